@@ -1,0 +1,137 @@
+#include "base/json.h"
+#include "base/rng.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MAX_DEPTH = 128 };
+
+void json_setup(void) { json_object_seed((size_t)(rng_seed() & 0x7fffffff) | 1); }
+
+const char *json_type_name(const json_t *v) {
+  switch (v ? json_typeof(v) : JSON_NULL) {
+  case JSON_OBJECT: return "an object";
+  case JSON_ARRAY: return "an array";
+  case JSON_STRING: return "a string";
+  case JSON_INTEGER: return "an integer";
+  case JSON_REAL: return "a number";
+  case JSON_TRUE: case JSON_FALSE: return "a boolean";
+  default: return "null";
+  }
+}
+
+/* jansson's own bound on depth is 2048; ours is a stated one, found before any document is built. */
+static bool depth_ok(str t) {
+  int d = 0;
+  bool in = false;
+  for (size_t i = 0; i < t.n; i++) {
+    char c = t.p[i];
+    if (in) {
+      if (c == '\\') i++;
+      else if (c == '"') in = false;
+    } else if (c == '"') in = true;
+    else if (c == '[' || c == '{') { if (++d > MAX_DEPTH) return false; }
+    else if (c == ']' || c == '}') d--;
+  }
+  return true;
+}
+
+bool json_parse(str text, json_t **ret, err *e) {
+  if (!depth_ok(text)) return err_set(e, ERR_INPUT, "JSON is nested deeper than %d levels", MAX_DEPTH);
+  json_error_t je;
+  json_t *v = json_loadb(text.p, text.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &je);
+  if (!v) {
+    if (json_error_code(&je) == json_error_out_of_memory) return err_set(e, ERR_NOMEM, "out of memory while parsing JSON");
+    if (json_error_code(&je) == json_error_invalid_utf8) return err_set(e, ERR_INPUT, "JSON is not valid UTF-8 at byte %d", je.position);
+    return err_set(e, ERR_INPUT, "JSON cannot be parsed: %s (line %d, column %d)", je.text, je.line, je.column);
+  }
+  *ret = v;
+  return true;
+}
+
+bool json_load_path(const char *path, size_t max_bytes, json_t **ret, err *e) {
+  FILE *f = fopen(path, "rb");
+  if (!f) return err_errno(e, errno, "cannot open %s", path);
+  char *p = malloc(max_bytes + 1);
+  bool ok = false;
+  if (!p) { err_set(e, ERR_NOMEM, "out of memory reading %s", path); goto out; }
+  size_t n = fread(p, 1, max_bytes + 1, f);
+  if (ferror(f)) err_errno(e, errno, "cannot read %s", path);
+  else if (n > max_bytes) err_set(e, ERR_TOO_LARGE, "%s is larger than %zu bytes", path, max_bytes);
+  else ok = json_parse((str){p, n}, ret, e) || err_prefix(e, "%s", path);
+out:
+  free(p);
+  fclose(f);
+  return ok;
+}
+
+static bool wrong(err *e, const char *path, const char *key, const char *want, const json_t *v) {
+  char full[96];
+  snprintf(full, sizeof full, "%s%s%s", path, *path ? "." : "", key);
+  return err_param(e, ERR_INPUT, full, "'%s' must be %s, not %s", full, want, json_type_name(v));
+}
+
+static json_t *present(json_t *obj, const char *key) {
+  json_t *v = json_object_get(obj, key);
+  return json_is_null(v) ? NULL : v;
+}
+
+bool json_get_str(json_t *obj, const char *path, const char *key, str *ret, err *e) {
+  json_t *v = present(obj, key);
+  if (!v) return true;
+  if (!json_is_string(v)) return wrong(e, path, key, "a string", v);
+  *ret = (str){json_string_value(v), json_string_length(v)};
+  return true;
+}
+
+static bool range(err *e, const char *path, const char *key, double lo, double hi, double got) {
+  char full[96];
+  snprintf(full, sizeof full, "%s%s%s", path, *path ? "." : "", key);
+  return err_param(e, ERR_INPUT, full, "'%s' must be between %.10g and %.10g, not %.10g", full, lo, hi, got);
+}
+
+bool json_get_i64(json_t *obj, const char *path, const char *key, int64_t lo, int64_t hi, int64_t *ret, err *e) {
+  json_t *v = present(obj, key);
+  if (!v) return true;
+  if (!json_is_number(v) || (json_is_real(v) && floor(json_real_value(v)) != json_real_value(v))) return wrong(e, path, key, "an integer", v);
+  double d = json_number_value(v);
+  int64_t i = json_is_integer(v) ? json_integer_value(v) : d >= -0x1p62 && d <= 0x1p62 ? (int64_t)d : d < 0 ? INT64_MIN : INT64_MAX;
+  if (i < lo || i > hi) return range(e, path, key, (double)lo, (double)hi, d);
+  *ret = i;
+  return true;
+}
+
+bool json_get_f64(json_t *obj, const char *path, const char *key, double lo, double hi, double *ret, err *e) {
+  json_t *v = present(obj, key);
+  if (!v) return true;
+  if (!json_is_number(v)) return wrong(e, path, key, "a number", v);
+  double d = json_number_value(v);
+  if (!(d >= lo && d <= hi)) return range(e, path, key, lo, hi, d);
+  *ret = d;
+  return true;
+}
+
+bool json_get_bool(json_t *obj, const char *path, const char *key, bool *ret, err *e) {
+  json_t *v = present(obj, key);
+  if (!v) return true;
+  if (!json_is_boolean(v)) return wrong(e, path, key, "a boolean", v);
+  *ret = json_is_true(v);
+  return true;
+}
+
+bool json_get_array(json_t *obj, const char *path, const char *key, json_t **ret, err *e) {
+  json_t *v = present(obj, key);
+  if (!v) return true;
+  if (!json_is_array(v)) return wrong(e, path, key, "an array", v);
+  *ret = v;
+  return true;
+}
+
+bool json_get_object(json_t *obj, const char *path, const char *key, json_t **ret, err *e) {
+  json_t *v = present(obj, key);
+  if (!v) return true;
+  if (!json_is_object(v)) return wrong(e, path, key, "an object", v);
+  *ret = v;
+  return true;
+}
