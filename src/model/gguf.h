@@ -18,7 +18,7 @@ typedef struct gguf_val {
   gguf_kind kind;
   gguf_kind elem;        /* ARR: kind of the elements (nested arrays are kept as raw bytes and can only be skipped) */
   uint64_t count;        /* ARR: number of elements */
-  str raw;               /* the value's bytes in the file */
+  str raw;               /* the value's bytes in the file: of a string without its length, of an array the elements alone */
   str *strs;             /* ARR of STR: the elements, [count]; else NULL */
 } gguf_val;
 
@@ -42,7 +42,7 @@ typedef struct gguf {
 } gguf;
 
 bool gguf_open(const char *path, gguf **ret, err *e);
-bool gguf_open_mem(const void *p, size_t n, gguf **ret, err *e);   /* borrows p; for tests and fuzzing */
+bool gguf_open_mem(const void *p, size_t n, gguf **ret, err *e);   /* borrows p, 8-byte aligned; for tests and fuzzing */
 void gguf_close(gguf *g);
 const gguf_val *gguf_get(const gguf *g, const char *key);          /* NULL when absent */
 const gguf_tensor *gguf_find(const gguf *g, const char *name);     /* NULL when absent */
@@ -52,8 +52,9 @@ bool gguf_i64(const gguf *g, const char *key, int64_t *ret, err *e);
 bool gguf_f64(const gguf *g, const char *key, double *ret, err *e);
 bool gguf_bool(const gguf *g, const char *key, bool *ret, err *e);
 bool gguf_str(const gguf *g, const char *key, str *ret, err *e);
-/* Element i of an ARR of numbers, converted. */
+/* Element i of an ARR of numbers, converted (out of range: clamped); 0 when v is no such array or i is beyond it. */
 double gguf_elem_f64(const gguf_val *v, uint64_t i);
 int64_t gguf_elem_i64(const gguf_val *v, uint64_t i);
+const char *gguf_kind_name(gguf_kind k);       /* "u32", "string", "array" ... */
 void gguf_drop_pages(const gguf *g, const void *p, uint64_t n);    /* tells the kernel that these mapped bytes are not needed soon */
 #endif
