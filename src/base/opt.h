@@ -49,12 +49,20 @@ typedef struct opt_cmd {
 
 typedef struct opt_set opt_set;   /* keeps what a parse borrowed alive: config document, lists */
 
-/* Fills dst (zeroed, then defaults, then the config file, then argv). argv[0] is the command's name. Config: --config FILE when a row `config`
- * exists (else ./weir.yaml, else $XDG_CONFIG_HOME/weir/weir.yaml, else none). *ret_pos points into argv, permuted so that positionals come last.
- * --help prints to stdout and sets *ret_help. */
+/* The file is shared by all commands, so a key that no command has is refused by name: main tells here, once, which commands there are. */
+void opt_commands(const opt_cmd *const *cmds, int n);
+
+/* Fills dst (zeroed, then defaults, then the config file, then argv). argv[0] is the command's name. The config file is read when a row has a key:
+ * --config FILE when a row `config` exists (else ./weir.yaml, else $XDG_CONFIG_HOME/weir/weir.yaml, else none). *ret_pos points into argv, permuted
+ * so that positionals come last. --help (and -h, unless a row has that letter) prints to stdout, sets *ret_help and leaves the rest alone.
+ * ret_set may be NULL only when no row has a key and none is a list. */
 bool opt_parse(const opt_cmd *cmd, int argc, char **argv, void *dst, opt_set **ret_set, char ***ret_pos, int *ret_n_pos, bool *ret_help, err *e);
 void opt_set_free(opt_set *s);
+const char *opt_config_path(const opt_set *s);                                 /* the file that was read, or NULL */
+
 void opt_help(const opt_cmd *cmd, FILE *out);
-void opt_sample(const opt_cmd *const *cmds, int n, FILE *out);                 /* the sample weir.yaml */
-bool opt_check(const opt_cmd *const *cmds, int n, const char *path, err *e);   /* weir config check */
+void opt_sample(const opt_cmd *const *cmds, int n, FILE *out);                 /* the sample weir.yaml: every key, its help and default */
+/* weir config check: every key known, every value of its row's type and range. Each fault goes to report (may be NULL), the first to *e. */
+bool opt_check(const opt_cmd *const *cmds, int n, const char *path, void (*report)(void *arg, const err *e), void *arg, err *e);
+const char *opt_nearest(const char *word, const char *const *names, int n);    /* for "did you mean"; NULL when nothing is close */
 #endif

@@ -1,0 +1,78 @@
+#include "base/json.h"
+#include "cmd/cmd.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Everything a person can type, in the order --help shows it. Nothing is initialised for a command that was not called: --help is a
+ * matter of milliseconds and must stay so. */
+const cmd cmd_table[] = {
+  {&cmd_config_opts, cmd_config, "More"},
+  {NULL, NULL, NULL},
+};
+
+enum { MAX_CMDS = 64 };
+
+int cmd_fail(const char *name, const err *e) {
+  fflush(stdout);
+  fprintf(stderr, "weir%s%s: %s\n", *name ? " " : "", name, e->msg);
+  if (e->code == ERR_USAGE) fprintf(stderr, "weir%s%s --help tells more\n", *name ? " " : "", name);
+  return err_lookup(e->code)->exit;
+}
+
+static void help(FILE *out) {
+  fputs("usage: weir COMMAND [options] [arguments]\n\n"
+        "Runs open models on this machine behind the OpenAI API, and shows what each request cost in time.\n", out);
+  const char *group = NULL;
+  for (const cmd *c = cmd_table; c->opts; c++) {
+    if (!group || strcmp(group, c->group) != 0) fprintf(out, "\n%s:\n", c->group);
+    group = c->group;
+    fprintf(out, "  %-10s %s\n", c->opts->name, c->opts->summary);
+  }
+  fputs("\n`weir COMMAND --help` lists a command's options, `weir --version` the version.\n"
+        "Exit status: 0 done, 1 failed, 2 usage, 3 input refused, 4 network, 130 interrupted.\n", out);
+}
+
+static int unknown(const char *name) {
+  const char *names[MAX_CMDS];
+  int n = 0;
+  for (const cmd *c = cmd_table; c->opts && n < MAX_CMDS; c++) names[n++] = c->opts->name;
+  const char *near = opt_nearest(name, names, n);
+  err e = {0};
+  if (near) err_set(&e, ERR_USAGE, "no command '%.60s': did you mean `weir %s`?", name, near);
+  else err_set(&e, ERR_USAGE, "no command '%.60s'", name);
+  return cmd_fail("", &e);
+}
+
+static int dispatch(int argc, char **argv) {
+  static const opt_cmd *opts[MAX_CMDS];
+  int n = 0;
+  for (const cmd *c = cmd_table; c->opts && n < MAX_CMDS; c++) opts[n++] = c->opts;
+  opt_commands(opts, n);
+  for (const cmd *c = cmd_table; c->opts; c++)
+    if (strcmp(c->opts->name, argv[0]) == 0) return c->run(argc, argv);
+  return unknown(argv[0]);
+}
+
+int main(int argc, char **argv) {
+  signal(SIGPIPE, SIG_IGN); /* a reader that left is an error of one write, not the end of a server */
+  int status;
+  if (argc < 2) { help(stderr); status = 2; }
+  else if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) { puts("weir " WEIR_VERSION); status = 0; }
+  else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) { help(stdout); status = 0; }
+  else if (strcmp(argv[1], "help") == 0) {
+    char *ask[] = {argc > 2 ? argv[2] : NULL, (char[]){"--help"}, NULL};
+    if (argc > 2) status = dispatch(2, ask);
+    else { help(stdout); status = 0; }
+  } else {
+    json_setup();
+    status = dispatch(argc - 1, argv + 1);
+  }
+  /* A result that did not reach its reader is not a result: a full disk behind `>` must not look like success. A reader that closed early is fine. */
+  if ((fflush(stdout) != 0 || ferror(stdout)) && errno != EPIPE && status == 0) {
+    fprintf(stderr, "weir: cannot write the result: %s\n", strerror(errno));
+    status = 1;
+  }
+  return status;
+}
