@@ -23,7 +23,7 @@ typedef struct arch {
   int n_layer, dim, n_head, n_kv, head_dim, ffn, vocab, ctx;
   int n_rot;
   arch_rope rope;
-  double rope_base, rope_scale; /* rope_scale: linear position factor, 1 = none */
+  double rope_base, rope_scale; /* positions are multiplied by rope_scale before they turn; 1 = none, 1/4 = "linear, factor 4" */
   float eps;
   arch_act act;
   bool tied;                   /* no output tensor: the head is the embedding */
@@ -32,7 +32,8 @@ typedef struct arch {
 } arch;
 
 /* Reads metadata, applies the family's defaults, then checks that every required tensor is there with the right shape and that every type in use is in
- * `type_ok` (NULL: any). Bounds: dims and counts are checked so that later products of two of them fit in int32 where an int holds them. */
+ * `type_ok` (NULL: any). Vectors (norms, biases, rope factors) are always F32. A tensor or a key that would change the answer and that this description
+ * has no place for (experts, other biases, YaRN) is refused by name. Bounds: every matrix has at most 2^31 - 1 elements, n_head * head_dim at most 2^20. */
 bool arch_read(const gguf *g, bool (*type_ok)(uint32_t wtype), arch *ret, err *e);
 /* The tensor for a role (layer ignored for globals); NULL when an optional one is absent. */
 const gguf_tensor *arch_tensor(const gguf *g, const arch *a, arch_role role, int layer);
