@@ -1,0 +1,27 @@
+/* dialect.h - a dialect: how one API spells a request and an answer. One file each; the loop over events is answer.c's alone.
+ * Not routing: which path speaks which dialect is the server's table.
+ * Ownership: constant tables; writers append to the caller's buffer.
+ * Threads: pure functions over their arguments.
+ * Failure: parse as request.h says; writers fail only through the buffer's bound. */
+#ifndef API_DIALECT_H
+#define API_DIALECT_H
+#include "api/answer.h"
+#include "base/buf.h"
+
+typedef struct api_dialect {
+  const char *name;                                             /* "openai-chat" */
+  /* Reads r->doc (a JSON object) into *r, whose fields hold their defaults. */
+  bool (*parse)(api_request *r, err *e);
+  /* The bytes an event becomes in a stream; nothing for an event that this dialect does not show. */
+  void (*chunk)(const api_answer *a, const api_event *ev, buf *out);
+  /* The bytes that end a good stream (after USAGE). */
+  void (*stream_end)(const api_answer *a, buf *out);
+  /* The whole answer as one document. */
+  void (*whole)(const api_answer *a, buf *out);
+  /* An error as a document, and as the last bytes of a stream that had begun. */
+  void (*error)(const err *e, buf *out);
+  void (*stream_error)(const err *e, buf *out);
+} api_dialect;
+
+extern const api_dialect api_openai_chat, api_openai_completions;
+#endif

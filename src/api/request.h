@@ -1,0 +1,81 @@
+/* request.h - one request for text, whatever dialect it came in: prompt or messages, sampling, limits, what the answer must carry.
+ * Not HTTP (headers, keys, ids are the server's) and not tokens: a backend turns messages and text into what it runs on.
+ * Ownership: owns its JSON document and an arena; every str and array below points into one of them and dies in api_request_fini.
+ * Threads: one owner at a time; immutable once parsed, so a backend may read it from another thread until the call ends.
+ * Failure: parsing is all or nothing; an error names the field in err.param and is ERR_INPUT (wrong) or ERR_UNSUPPORTED (understood, not offered). */
+#ifndef API_REQUEST_H
+#define API_REQUEST_H
+#include "base/arena.h"
+#include "base/json.h"
+#include <math.h>
+
+enum {
+  API_MAX_CHOICES = 16,      /* n and best_of */
+  API_MAX_PROMPTS = 2048,    /* entries of a list prompt */
+  API_MAX_STOPS = 16,
+  API_MAX_LOGPROBS = 20,
+  API_MAX_BIAS = 4096,
+};
+
+/* "Not given": the backend then uses the model's own default. NAN for numbers, this for integers. */
+#define API_UNSET INT64_MIN
+static inline bool api_given(double v) { return !isnan(v); }
+
+struct api_dialect;
+
+typedef struct api_prompt {
+  str text;                  /* when ids is NULL */
+  const int32_t *ids;        /* [n_ids] */
+  int n_ids;
+} api_prompt;
+
+typedef struct api_bias { int32_t token; float bias; } api_bias;
+
+typedef struct api_request {
+  arena mem;
+  json_t *doc;
+  const struct api_dialect *dialect;
+  str model;                 /* "" when the client named none */
+
+  /* Chat: messages is set. Completions: prompts is set. Never both. */
+  json_t *messages;          /* array of objects; content is a string (text parts are joined) or null */
+  json_t *template_kwargs;   /* object or NULL */
+  bool add_generation_prompt;
+  api_prompt *prompts;       /* [n_prompts] */
+  int n_prompts;             /* 1 for chat */
+  bool parse_special;        /* prompts: control tokens in the text are read as such */
+  bool add_special;          /* prompts: BOS where the model wants one */
+
+  double temperature, top_p, min_p, typical_p, presence, frequency, repetition;  /* NAN: not given */
+  int64_t top_k;                                                                 /* API_UNSET: not given; <= 0: off */
+  double dry_multiplier, dry_base;                                               /* multiplier 0: off */
+  int64_t dry_allowed_length, dry_last_n;
+  bool has_seed;
+  uint64_t seed;             /* the server draws one when the client gave none */
+  api_bias *bias;            /* [n_bias] */
+  int n_bias;
+
+  int n, best_of;            /* best_of >= n; the n with the best mean log-probability are returned */
+  str *stop;                 /* [n_stop], none empty */
+  int n_stop;
+  int32_t *stop_ids;         /* [n_stop_ids] */
+  int n_stop_ids;
+  bool include_stop, ignore_eos, keep_special;
+  int64_t max_tokens;        /* -1: to the context's end */
+  int64_t min_tokens;
+
+  int logprobs;              /* -1: none; k: the chosen token's and the k best */
+  bool echo;                 /* the prompt's text (and log-probabilities) come first */
+  bool stream, include_usage, continuous_usage;
+
+  str user;
+  char ignored[1024];        /* names of fields that were accepted and have no effect, comma separated */
+} api_request;
+
+/* Number of choices a backend produces: prompts times best_of. Choice i belongs to prompt i / best_of. */
+static inline int api_n_choices(const api_request *r) { return r->n_prompts * r->best_of; }
+
+/* Parses `body` in the given dialect. On failure *r holds nothing that needs freeing. */
+bool api_request_parse(const struct api_dialect *d, str body, api_request *r, err *e);
+void api_request_fini(api_request *r);
+#endif
