@@ -1,9 +1,10 @@
 /* tok.h - text to token ids and back, equal to the reference tokenizer on every string.
  * Not chat templates and not model files: it is built from plain arrays (tok_src).
- * Ownership: tok owns its tables; strings in tok_src are borrowed and must outlive it (they lie in the mapped model file).
- * Threads: immutable after tok_new; any thread may encode and decode (each call has its own scratch).
- * Failure: ERR_INPUT naming what the vocabulary lacks (merges, byte tokens, an unknown pre-tokenizer with the known ones). Encoding text never
- *   fails on content: invalid UTF-8 becomes byte tokens and survives the round trip; it fails only on memory or the bound on ids. */
+ * Ownership: tok owns its tables and copies what it needs: nothing of tok_src is kept after tok_new.
+ * Threads: immutable after tok_new to its users (inside, a memo is written with atomics); any thread may encode and decode, each call has its own scratch.
+ * Failure: ERR_INPUT naming what the vocabulary lacks (merges, tokens of plain bytes), ERR_UNSUPPORTED for a model or pre-tokenizer that is not known, with
+ *   the known ones. Encoding never fails on content, only on memory or over 1 GiB of text: invalid UTF-8 becomes byte tokens and survives the round trip
+ *   (but a byte the vocabulary has no token for is left out, as in the reference: SmolLM2 lacks 0x04 06 13 14 16 1D and some that no valid text holds). */
 #ifndef MODEL_TOK_H
 #define MODEL_TOK_H
 #include "base/err.h"
@@ -28,11 +29,19 @@ void tok_free(tok *t);
 
 typedef struct tok_ids { int32_t *v; int n, cap; } tok_ids;   /* owned by the caller: free(ids.v) */
 
-/* Appends the ids of text. trust: one byte per byte of text, non-zero = trusted, NULL with parse_special: all trusted, NULL without: none. A control or
- * user-defined token is recognised only wholly inside trusted bytes (control: trusted only; user-defined tokens too); ordinary pre-tokenization and
- * merges ignore the boundary. add_bos: puts BOS first when the model asks for it and the text does not already begin with it. */
+/* The tokenizer of a model file; errors name the metadata key. */
+struct gguf;
+bool tok_from_gguf(const struct gguf *g, tok **ret, err *e);
+
+/* Appends the ids of text. parse_special false: every byte is ordinary text, whatever trust says. True: control and user-defined tokens are recognised, the
+ * leftmost first and of those the longest, but only wholly inside trusted bytes (trust: one byte per byte of text, non-zero = trusted; NULL: all are).
+ * Text is split only at tokens so recognised: ordinary pre-tokenization and merges ignore the boundary of trust. Families that ask for it (qwen2) bring
+ * text between recognised tokens to Unicode normal form C, so there a round trip gives the normal form.
+ * add_special: BOS first when the model asks for it, ids is empty and the text does not itself begin with it; EOS last likewise.
+ * On failure ids is as it was. */
 bool tok_encode(const tok *t, str text, const uint8_t *trust, bool parse_special, bool add_special, tok_ids *ids, err *e);
-/* Bytes of one token as they appear in text. special = false: control tokens give nothing. Returned str is borrowed from tok or from `scratch` (>= 8 bytes). */
+/* Bytes of one token as they appear in text. special = false: control and unknown tokens give nothing; so does an id outside the vocabulary. The str is
+ * borrowed from tok or from `scratch` (>= 8 bytes). */
 str tok_piece(const tok *t, int32_t id, bool special, char *scratch);
 int tok_count(const tok *t);
 int tok_type(const tok *t, int32_t id);
@@ -43,7 +52,8 @@ bool tok_is_end(const tok *t, int32_t id);     /* the end-of-generation SET: eos
 const int32_t *tok_ends(const tok *t, int *ret_n);
 bool tok_adds_bos(const tok *t);
 
-/* Incremental detokenizer: never emits half a code point. Bytes that can never become one are emitted as U+FFFD when `lossy` output is wanted. */
+/* Incremental detokenizer: never emits half a code point. Bytes that can never become one are emitted as U+FFFD, one for each maximal part of a well-formed
+ * sequence; who wants the bytes themselves joins tok_piece. */
 typedef struct tok_stream { char pend[8]; int n; bool special; } tok_stream;
 void tok_stream_init(tok_stream *s, bool special);
 /* Appends to out (struct buf) the text that became certain with this id. */
