@@ -5,8 +5,9 @@
  * Failure: none after kern_select / kern_packed_bytes said yes; shapes are the caller's promise and are asserted in debug builds only.
  *
  * THE OUTPUT CONTRACT (law 1), the same for every table below and bit for bit equal between them unless a kernel says otherwise:
- *  1. Activations for quantised weights are int8 in blocks of 32 along K: d = absmax/127 (F32), q = round-to-nearest-even(x * (1/d)), d = 0 -> q = 0;
- *     the inverse is computed as 127.0f/absmax. Whatever the number of rows. F32, F16 and BF16 weights multiply unrounded F32 activations.
+ *  1. Activations for quantised weights are int8 in blocks of 32 along K: d = absmax/127 (F32), q = round-to-nearest-even(x * (127.0f/absmax)).
+ *     absmax < 2^-100: d = 0, q = 0. A NaN or infinity in the block: d = NaN, q = 0, so it reaches every output. Whatever the number of rows.
+ *     F32, F16 and BF16 weights multiply unrounded F32 activations.
  *  2. Integer dot products are exact; scaled block sums are added in F32, ascending along K, ONE accumulator per output, with FMA. The exact
  *     sequence per block and layout is written in kern/README.md and implemented by kern_ref with fmaf().
  *     Unquantised weights: acc = fmaf(w[k], x[k], acc), k ascending, one accumulator per output.
@@ -23,7 +24,8 @@
 
 enum { KERN_PANEL = 16,   /* output rows interleaved in a packed weight matrix; one vector lane an output row */
        KERN_BLOCK = 32,   /* activation block along K */
-       KERN_SPLIT = 256 }; /* attention split, absolute positions */
+       KERN_SPLIT = 256,   /* attention split, absolute positions */
+       KERN_SPLIT_MAX = 2048, KERN_HEAD_MAX = 512 }; /* what attention's fixed scratch holds */
 
 /* ---- weights ---------------------------------------------------------------------------------------------------------------- */
 
@@ -50,13 +52,15 @@ typedef enum kern_act_mode { KERN_ACT_Q8, KERN_ACT_F32 } kern_act_mode;
 typedef struct kern_act {
   int k, cap;          /* K, rows there is room for */
   kern_act_mode mode;  /* KERN_ACT_F32: --act f32, every product uses unrounded activations */
-  int8_t *q;           /* [cap, kq]   kq = K rounded up to 64 */
+  int8_t *q;           /* [cap, kern_act_ldq(k)] bytes past K are neither written nor read */
   float *d;            /* [cap, K/32] block scale */
   float *s;            /* [cap, K/32] d * sum of q in the block (one rounding) */
   int32_t *z;          /* [cap, K/16] sum of q per 16, exact */
   const float *x;      /* [n, ldx] unrounded, borrowed; set by the caller before an F32 product */
   int ldx;
 } kern_act;
+/* Row stride of q: whole cache lines, an odd number of them, so that 32 rows read side by side do not fall into the same cache sets. */
+static inline size_t kern_act_ldq(int k) { return ((((size_t)k + 63) / 64) | 1) * 64; }
 size_t kern_act_bytes(int k, int cap);
 void kern_act_bind(kern_act *a, void *mem, int k, int cap); /* mem: kern_act_bytes(), 64-byte aligned */
 kern_act_mode kern_wants(wtype t);                          /* what products with this type read when mode is Q8 */
@@ -73,7 +77,7 @@ typedef struct kern_kv {
   int n_layer, n_kv, head_dim, page;
   uint8_t *pool;        /* [n_pages] of kern_kv_page_bytes() */
 } kern_kv;
-size_t kern_kv_page_bytes(const kern_kv *kv);
+size_t kern_kv_page_bytes(const kern_kv *kv); /* 0: no kernel takes this shape (head_dim odd or over KERN_HEAD_MAX, page not a multiple of 16) */
 
 /* Attention of rows that follow each other in one sequence: row i is the query at absolute position pos0 + i and sees keys
  * max(0, pos - window + 1) .. pos (window 0: all). GQA: query heads [h*g, (h+1)*g) read kv head h, g = n_head / n_kv. */
@@ -82,7 +86,7 @@ typedef struct kern_attn {
   int layer, n_head;
   float scale;
   int window;
-  int split;              /* KERN_SPLIT; a parameter only so that a test can plant a fault */
+  int split;              /* KERN_SPLIT; a parameter only so that a test can plant a fault (a multiple of 16, <= KERN_SPLIT_MAX) */
   const int32_t *pages;   /* page table of the sequence: pages[p / page] holds position p */
   int pos0, n_row;
   const float *q;         /* [n_row, ldq], heads side by side */

@@ -1,0 +1,318 @@
+/* gemm_avx512.c - matrix products with AVX-512 VNNI: one 512-bit register is the 16 rows of a panel.
+ *
+ * A block of 32 along K is unpacked once into eight registers (4 k of 16 rows each) and then serves every column of the tile: eight vpdpbusd
+ * with the activation broadcast from memory, one scaling, one or two FMAs. Few columns keep their sums in registers; many keep them in the
+ * tile's own lines of L1, which costs nothing beside eight dot products and lets one unpacking serve 32 columns (measured equal to a 16-column
+ * register tile, with a twelfth of the code). The arithmetic is gemm_ref.c's, bit for bit. */
+#include "kern/kern_gemm.h"
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum { AHEAD = 2048 }; /* bytes the weight stream is prefetched ahead of its use; it runs on into the next panel */
+
+/* ---- activations ------------------------------------------------------------------------------------------------------------------ */
+
+INLINE void act_block(const float *x, int8_t *q, float *d, float *s, int32_t *z) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  __m512 lo = _mm512_loadu_ps(x), hi = _mm512_loadu_ps(x + 16);
+  __m512i top = _mm512_max_epi32(_mm512_and_si512(_mm512_castps_si512(lo), magnitude), _mm512_and_si512(_mm512_castps_si512(hi), magnitude));
+  int bits = _mm512_reduce_max_epi32(top);
+  float absmax;
+  memcpy(&absmax, &bits, 4);
+  if (!(absmax >= ACT_TINY && bits < 0x7f800000)) {
+    memset(q, 0, KERN_BLOCK);
+    z[0] = z[1] = 0;
+    *d = *s = bits < 0x7f800000 ? 0.0f : NAN;
+    return;
+  }
+  __m512 inverse = _mm512_set1_ps(127.0f / absmax);
+  __m512i a = _mm512_cvtps_epi32(_mm512_mul_ps(lo, inverse)), b = _mm512_cvtps_epi32(_mm512_mul_ps(hi, inverse));
+  _mm_storeu_si128((__m128i *)(void *)q, _mm512_cvtepi32_epi8(a));
+  _mm_storeu_si128((__m128i *)(void *)(q + 16), _mm512_cvtepi32_epi8(b));
+  z[0] = _mm512_reduce_add_epi32(a);
+  z[1] = _mm512_reduce_add_epi32(b);
+  *d = absmax / 127.0f;
+  *s = *d * (float)(z[0] + z[1]);
+}
+
+void act_quant_avx512(kern_act *a, int row, const float *x) {
+  size_t r = (size_t)row, blocks = (size_t)a->k / KERN_BLOCK;
+  int8_t *q = a->q + r * kern_act_ldq(a->k);
+  float *d = a->d + r * blocks, *s = a->s + r * blocks;
+  int32_t *z = a->z + r * blocks * 2;
+  for (size_t b = 0; b < blocks; b++) act_block(x + 32 * b, q + 32 * b, d + b, s + b, z + 2 * b);
+}
+
+/* ---- one packed block of 32 along K --------------------------------------------------------------------------------------------------- */
+
+typedef struct block {
+  __m512i w[8];        /* w[g]: k = 4g .. 4g+3 of each row, unsigned */
+  __m512 d, m;
+  __m512i sc[2];       /* SCALE_6K */
+} block;
+
+INLINE __m512i load(const uint8_t *p) { return _mm512_loadu_si512(p); }
+INLINE __m512 load_half(const uint8_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
+INLINE __m128i load_bytes(const uint8_t *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
+
+/* Shifts dwords left (s > 0) or right; only bits of the same byte are used afterwards. */
+INLINE __m512i shift(__m512i v, int s) { return s > 0 ? _mm512_slli_epi32(v, s) : s < 0 ? _mm512_srli_epi32(v, -s) : v; }
+/* low | (high & mask) in one instruction. */
+INLINE __m512i join(__m512i low, __m512i high, __m512i mask) { return _mm512_ternarylogic_epi32(low, high, mask, 0xf8); }
+
+INLINE void load_quants(int bits, const uint8_t *q, block *o) {
+  if (bits == 8) {
+    for (int g = 0; g < 8; g++) o->w[g] = load(q + 64 * g);
+    return;
+  }
+  const __m512i nibble = _mm512_set1_epi8(15);
+  for (int g = 0; g < 4; g++) {
+    __m512i v = load(q + 64 * g);
+    o->w[g] = _mm512_and_si512(v, nibble);
+    o->w[g + 4] = _mm512_and_si512(_mm512_srli_epi32(v, 4), nibble);
+  }
+  if (bits == 5) {
+    const __m512i mask = _mm512_set1_epi8(0x10);
+    __m512i h = load(q + 256);
+#pragma GCC unroll 8
+    for (int g = 0; g < 8; g++) o->w[g] = join(o->w[g], shift(h, 4 - g), mask);
+  }
+  if (bits == 6) {
+    const __m512i mask = _mm512_set1_epi8(0x30);
+    __m512i h[2] = {load(q + 256), load(q + 320)};
+#pragma GCC unroll 8
+    for (int g = 0; g < 8; g++) o->w[g] = join(o->w[g], shift(h[g & 1], 4 - 2 * (g >> 1)), mask);
+  }
+}
+
+INLINE void load_scales(gemm_scale kind, const uint8_t *scales, int b, block *o) {
+  const uint8_t *p;
+  switch (kind) {
+  case SCALE_D: o->d = load_half(scales + (size_t)b * 32); break;
+  case SCALE_DM:
+    p = scales + (size_t)b * 64;
+    o->d = load_half(p);
+    o->m = load_half(p + 32);
+    break;
+  case SCALE_K:
+    p = scales + (size_t)(b / 8) * GEMM_K_BYTES;
+    o->d = _mm512_mul_ps(load_half(p), _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_bytes(p + 64 + b % 8 * 32))));
+    o->m = _mm512_mul_ps(load_half(p + 32), _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_bytes(p + 80 + b % 8 * 32))));
+    break;
+  case SCALE_6K:
+    p = scales + (size_t)(b / 8) * GEMM_6K_BYTES;
+    o->d = load_half(p);
+    o->sc[0] = _mm512_cvtepi8_epi32(load_bytes(p + 32 + b % 8 * 32));
+    o->sc[1] = _mm512_cvtepi8_epi32(load_bytes(p + 48 + b % 8 * 32));
+    break;
+  case SCALE_NONE: break;
+  }
+}
+
+INLINE void prefetch_block(int bits, const uint8_t *q) {
+#pragma GCC unroll 8
+  for (int i = 0; i < bits; i++) _mm_prefetch((const char *)q + AHEAD + 64 * i, _MM_HINT_T0);
+}
+
+/* ---- int8 activations ------------------------------------------------------------------------------------------------------------------- */
+
+INLINE __m512i quad(const int8_t *q) {
+  int32_t v;
+  memcpy(&v, q, 4);
+  return _mm512_set1_epi32(v);
+}
+
+/* acc of one column after this block. q, d, s, z are the column's values of the block. */
+INLINE __m512 block_column(int zero, gemm_scale kind, const block *o, const int8_t *q, float d, float s, const int32_t *z, __m512 acc) {
+  __m512i v;
+  if (kind == SCALE_6K) {
+    __m512i lo = _mm512_set1_epi32(-zero * z[0]), hi = _mm512_set1_epi32(-zero * z[1]);
+#pragma GCC unroll 4
+    for (int g = 0; g < 4; g++) lo = _mm512_dpbusd_epi32(lo, o->w[g], quad(q + 4 * g));
+#pragma GCC unroll 4
+    for (int g = 4; g < 8; g++) hi = _mm512_dpbusd_epi32(hi, o->w[g], quad(q + 4 * g));
+    v = _mm512_add_epi32(_mm512_mullo_epi32(lo, o->sc[0]), _mm512_mullo_epi32(hi, o->sc[1]));
+  } else {
+    v = zero ? _mm512_set1_epi32(-zero * (z[0] + z[1])) : _mm512_setzero_si512();
+#pragma GCC unroll 8
+    for (int g = 0; g < 8; g++) v = _mm512_dpbusd_epi32(v, o->w[g], quad(q + 4 * g));
+  }
+  acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(v), _mm512_mul_ps(o->d, _mm512_set1_ps(d)), acc);
+  if (kind == SCALE_DM) acc = _mm512_fmadd_ps(o->m, _mm512_set1_ps(s), acc);
+  if (kind == SCALE_K) acc = _mm512_fnmadd_ps(o->m, _mm512_set1_ps(s), acc);
+  return acc;
+}
+
+/* n <= 4 columns, a constant at every call: sums in registers. */
+INLINE void few_columns(int bits, int zero, gemm_scale kind, const uint8_t *panel, int k, const gemm_cols *c, const int n, float *out) {
+  const uint8_t *scales = panel + gemm_scale_at(bits, k);
+  __m512 acc[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
+  for (int b = 0; b < k / KERN_BLOCK; b++) {
+    block o;
+    const uint8_t *q = panel + gemm_quant_at(bits, b);
+    prefetch_block(bits, q);
+    load_quants(bits, q, &o);
+    load_scales(kind, scales, b, &o);
+#pragma GCC unroll 4
+    for (int i = 0; i < n; i++) {
+      size_t j = (size_t)i, at = j * c->ldd + (size_t)b;
+      acc[i] = block_column(zero, kind, &o, c->q + j * c->ldq + 32 * (size_t)b, c->d[at], c->s[at], c->z + j * c->ldz + 2 * (size_t)b, acc[i]);
+    }
+  }
+  for (int i = 0; i < n; i++) _mm512_store_ps(out + KERN_PANEL * i, acc[i]);
+}
+
+/* n columns from column i of the tile, n a constant at every call: sums in `out`. */
+INLINE void block_columns(int zero, gemm_scale kind, const block *o, int b, const gemm_cols *c, int i, const int n, float *out) {
+  size_t at = (size_t)i;
+  const int8_t *q = c->q + at * c->ldq + 32 * (size_t)b;
+  const float *d = c->d + at * c->ldd + b, *s = c->s + at * c->ldd + b;
+  const int32_t *z = c->z + at * c->ldz + 2 * (size_t)b;
+  out += KERN_PANEL * i;
+#pragma GCC unroll 4
+  for (int j = 0; j < n; j++) {
+    size_t u = (size_t)j;
+    __m512 acc = _mm512_load_ps(out + KERN_PANEL * j);
+    _mm512_store_ps(out + KERN_PANEL * j, block_column(zero, kind, o, q + u * c->ldq, d[u * c->ldd], s[u * c->ldd], z + u * c->ldz, acc));
+  }
+}
+
+INLINE void many_columns(int bits, int zero, gemm_scale kind, const uint8_t *panel, int k, const gemm_cols *c, float *out) {
+  const uint8_t *scales = panel + gemm_scale_at(bits, k);
+  memset(out, 0, (size_t)c->n * KERN_PANEL * sizeof *out);
+  for (int b = 0; b < k / KERN_BLOCK; b++) {
+    block o;
+    const uint8_t *q = panel + gemm_quant_at(bits, b);
+    prefetch_block(bits, q);
+    load_quants(bits, q, &o);
+    load_scales(kind, scales, b, &o);
+    int i = 0;
+    for (; i + 4 <= c->n; i += 4) block_columns(zero, kind, &o, b, c, i, 4, out);
+    for (; i < c->n; i++) block_columns(zero, kind, &o, b, c, i, 1, out);
+  }
+}
+
+INLINE void tile_q8(int bits, int zero, gemm_scale kind, const uint8_t *panel, int k, const gemm_cols *c, float *out) {
+  switch (c->n) {
+  case 1: few_columns(bits, zero, kind, panel, k, c, 1, out); break;
+  case 2: few_columns(bits, zero, kind, panel, k, c, 2, out); break;
+  case 3: few_columns(bits, zero, kind, panel, k, c, 3, out); break;
+  case 4: few_columns(bits, zero, kind, panel, k, c, 4, out); break;
+  default: many_columns(bits, zero, kind, panel, k, c, out); break;
+  }
+}
+
+/* ---- F32 activations: a piece of 32 along K becomes F32 in L1, then one FMA per weight, column and k ---------------------------------------- */
+
+/* w[k][row] exactly as dequant_row gives it: two roundings where a minimum is added. */
+INLINE void piece_quants(int bits, int zero, gemm_scale kind, const uint8_t *panel, int k, int b, float *w) {
+  block o;
+  load_quants(bits, panel + gemm_quant_at(bits, b), &o);
+  load_scales(kind, panel + gemm_scale_at(bits, k), b, &o);
+  for (int g = 0; g < 8; g++)
+    for (int j = 0; j < 4; j++) {
+      __m512i u = _mm512_and_si512(_mm512_srlv_epi32(o.w[g], _mm512_set1_epi32(8 * j)), _mm512_set1_epi32(255));
+      __m512 v = _mm512_cvtepi32_ps(_mm512_sub_epi32(u, _mm512_set1_epi32(zero)));
+      __m512 d = kind == SCALE_6K ? _mm512_mul_ps(o.d, _mm512_cvtepi32_ps(o.sc[g / 4])) : o.d;
+      v = _mm512_mul_ps(d, v);
+      if (kind == SCALE_DM) v = _mm512_add_ps(v, o.m);
+      if (kind == SCALE_K) v = _mm512_sub_ps(v, o.m);
+      _mm512_store_ps(w + (4 * g + j) * KERN_PANEL, v);
+    }
+}
+
+INLINE void piece_halves(bool brain, const uint8_t *p, int n_k, float *w) {
+  for (int i = 0; i < n_k; i++) {
+    __m256i h = _mm256_loadu_si256((const __m256i *)(const void *)(p + 32 * i));
+    __m512 v = brain ? _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16)) : _mm512_cvtph_ps(h);
+    _mm512_store_ps(w + i * KERN_PANEL, v);
+  }
+}
+
+/* out[j] += w[j] . x for n chains that run side by side: n columns of one panel (w_step 0) or one column of n panels (x_step 0). */
+INLINE void piece_fma(const float *w, size_t w_step, const float *x, size_t x_step, int n_k, const int n, float *out) {
+  __m512 acc[8];
+  for (int j = 0; j < n; j++) acc[j] = _mm512_load_ps(out + KERN_PANEL * j);
+  for (int i = 0; i < n_k; i++)
+#pragma GCC unroll 8
+    for (int j = 0; j < n; j++)
+      acc[j] = _mm512_fmadd_ps(_mm512_loadu_ps(w + (size_t)j * w_step + KERN_PANEL * i), _mm512_set1_ps(x[(size_t)j * x_step + (size_t)i]), acc[j]);
+  for (int j = 0; j < n; j++) _mm512_store_ps(out + KERN_PANEL * j, acc[j]);
+}
+
+static void piece_columns(const float *w, int n_k, const float *x, size_t ldx, int n, float *out) {
+  for (; n >= 8; n -= 8, x += 8 * ldx, out += 8 * KERN_PANEL) piece_fma(w, 0, x, ldx, n_k, 8, out);
+  if (n >= 4) {
+    piece_fma(w, 0, x, ldx, n_k, 4, out);
+    n -= 4, x += 4 * ldx, out += 4 * KERN_PANEL;
+  }
+  for (; n; n--, x += ldx, out += KERN_PANEL) piece_fma(w, 0, x, ldx, n_k, 1, out);
+}
+
+static void piece_panels(const float *w, size_t w_step, int n_k, const float *x, int n, float *out) {
+  if (n == GEMM_PANELS) piece_fma(w, w_step, x, 0, n_k, GEMM_PANELS, out);
+  else
+    for (int j = 0; j < n; j++) piece_fma(w + (size_t)j * w_step, 0, x, 0, n_k, 1, out + KERN_PANEL * j);
+}
+
+/* A piece of one panel as F32: where it is, or converted into buf. */
+typedef const float *piece_fn(const uint8_t *panel, int k, int k0, int n_k, float *buf);
+
+INLINE void tile_f32(piece_fn *piece, const uint8_t *panel, size_t panel_bytes, int n_panel, int k, const gemm_cols *c, float *out) {
+  float buf[GEMM_PANELS][KERN_BLOCK * KERN_PANEL] __attribute__((aligned(64)));
+  memset(out, 0, (size_t)(n_panel * c->n) * KERN_PANEL * sizeof *out);
+  for (int k0 = 0; k0 < k; k0 += KERN_BLOCK) {
+    int n_k = k - k0 < KERN_BLOCK ? k - k0 : KERN_BLOCK;
+    const float *w = piece(panel, k, k0, n_k, buf[0]);
+    if (n_panel == 1) {
+      piece_columns(w, n_k, c->x + k0, c->ldx, c->n, out);
+      continue;
+    }
+    for (int p = 1; p < n_panel; p++) piece(panel + (size_t)p * panel_bytes, k, k0, n_k, buf[p]);
+    piece_panels(w, w == buf[0] ? KERN_BLOCK * KERN_PANEL : panel_bytes / sizeof(float), n_k, c->x + k0, n_panel, out);
+  }
+}
+
+/* ---- one pair of tiles per type ------------------------------------------------------------------------------------------------------------ */
+
+INLINE const float *piece_F32(const uint8_t *panel, int k, int k0, int n_k, float *buf) {
+  (void)k, (void)n_k, (void)buf;
+  return (const float *)(const void *)panel + (size_t)k0 * KERN_PANEL;
+}
+INLINE const float *piece_F16(const uint8_t *panel, int k, int k0, int n_k, float *buf) {
+  (void)k;
+  piece_halves(false, panel + (size_t)k0 * 32, n_k, buf);
+  return buf;
+}
+INLINE const float *piece_BF16(const uint8_t *panel, int k, int k0, int n_k, float *buf) {
+  (void)k;
+  piece_halves(true, panel + (size_t)k0 * 32, n_k, buf);
+  return buf;
+}
+
+#define F32_TILE(id, ...)                                                                                                                        \
+  static void f32_##id(const uint8_t *panel, size_t panel_bytes, int n_panel, int k, const gemm_cols *c, float *out) {                          \
+    tile_f32(piece_##id, panel, panel_bytes, n_panel, k, c, out);                                                                                \
+  }
+#define QUANT_TILES(id, bits, zero, kind)                                                                                                        \
+  static void q8_##id(const uint8_t *panel, size_t panel_bytes, int n_panel, int k, const gemm_cols *c, float *out) {                           \
+    (void)panel_bytes, (void)n_panel;                                                                                                            \
+    tile_q8(bits, zero, kind, panel, k, c, out);                                                                                                 \
+  }                                                                                                                                              \
+  static const float *piece_##id(const uint8_t *panel, int k, int k0, int n_k, float *buf) {                                                    \
+    (void)n_k;                                                                                                                                   \
+    piece_quants(bits, zero, kind, panel, k, k0 / KERN_BLOCK, buf);                                                                              \
+    return buf;                                                                                                                                  \
+  }                                                                                                                                              \
+  F32_TILE(id)
+GEMM_QUANTS(QUANT_TILES)
+GEMM_FLOATS(F32_TILE)
+
+#define Q8_ENTRY(id, bits, zero, kind) [WT_##id] = q8_##id,
+#define F32_ENTRY(id, ...) [WT_##id] = f32_##id,
+static const gemm_tiles tiles = {.q8 = {GEMM_QUANTS(Q8_ENTRY)}, .f32 = {GEMM_QUANTS(F32_ENTRY) GEMM_FLOATS(F32_ENTRY)}};
+
+void gemm_avx512(const kern_mat *w, const kern_act *a, int n, int p0, int p1, float *y, int ldy) { gemm_run(&tiles, w, a, n, p0, p1, y, ldy); }

@@ -1,0 +1,192 @@
+/* gemm_ref.c - the matrix products in plain C: the definition of their arithmetic, and what runs where nothing faster is allowed.
+ *
+ * Read this file to know what a product is; README.md states the same in formulas. The other instruction sets must give the same bits. Nothing
+ * here depends on how the compiler vectorises: dot products are integers, and every F32 step is one fmaf or one rounded product. */
+#include "kern/kern_gemm.h"
+#include "base/half.h"
+#include <math.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+static float f16_lane(const uint8_t *p, int r) {
+  uint16_t h;
+  memcpy(&h, p + 2 * r, 2);
+  return f32_of_f16(h);
+}
+
+/* ---- activations ------------------------------------------------------------------------------------------------------------------ */
+
+static void act_block(const float *x, int8_t *q, float *d, float *s, int32_t *z) {
+  uint32_t top = 0; /* as bits, so that NaN and infinity come out on top */
+  for (int i = 0; i < KERN_BLOCK; i++) {
+    uint32_t u = bits_of_f32(x[i]) & 0x7fffffffu;
+    if (u > top) top = u;
+  }
+  float absmax = f32_of_bits(top);
+  z[0] = z[1] = 0;
+  if (!(absmax >= ACT_TINY && top < 0x7f800000u)) {
+    memset(q, 0, KERN_BLOCK);
+    *d = *s = top < 0x7f800000u ? 0.0f : NAN;
+    return;
+  }
+  float inverse = 127.0f / absmax;
+  *d = absmax / 127.0f;
+  for (int i = 0; i < KERN_BLOCK; i++) {
+    q[i] = (int8_t)lrintf(x[i] * inverse);
+    z[i / 16] += q[i];
+  }
+  *s = *d * (float)(z[0] + z[1]);
+}
+
+void act_quant_ref(kern_act *a, int row, const float *x) {
+  size_t r = (size_t)row, blocks = (size_t)a->k / KERN_BLOCK;
+  int8_t *q = a->q + r * kern_act_ldq(a->k);
+  float *d = a->d + r * blocks, *s = a->s + r * blocks;
+  int32_t *z = a->z + r * blocks * 2;
+  for (size_t b = 0; b < blocks; b++) act_block(x + 32 * b, q + 32 * b, d + b, s + b, z + 2 * b);
+}
+
+/* ---- one packed block of 32 along K --------------------------------------------------------------------------------------------------- */
+
+/* Its quants, unsigned: u[k][row]. */
+INLINE void block_quants(int bits, const uint8_t *q, uint8_t u[KERN_BLOCK][KERN_PANEL]) {
+  for (int k = 0; k < KERN_BLOCK; k++) {
+    int g = k / 4, b = k % 4;
+    for (int r = 0; r < KERN_PANEL; r++) {
+      const uint8_t *lane = q + 4 * r + b;
+      int v = bits == 8 ? lane[64 * g] : g < 4 ? lane[64 * g] & 15 : lane[64 * (g - 4)] >> 4;
+      if (bits == 5) v |= (lane[64 * 4] >> g & 1) << 4;
+      if (bits == 6) v |= (lane[64 * (4 + (g & 1))] >> 2 * (g >> 1) & 3) << 4;
+      u[k][r] = (uint8_t)v;
+    }
+  }
+}
+
+/* Its scales. value = d * (u - zero) + m; for SCALE_6K d is per 256 and sc the two integer scales of the halves. */
+typedef struct block_scales { float d[KERN_PANEL], m[KERN_PANEL]; int32_t sc[2][KERN_PANEL]; } block_scales;
+
+INLINE void block_scale(gemm_scale kind, const uint8_t *scales, int b, block_scales *o) {
+  for (int r = 0; r < KERN_PANEL; r++) {
+    const uint8_t *p;
+    switch (kind) {
+    case SCALE_D: o->d[r] = f16_lane(scales + (size_t)b * 32, r); break;
+    case SCALE_DM:
+      p = scales + (size_t)b * 64;
+      o->d[r] = f16_lane(p, r);
+      o->m[r] = f16_lane(p + 32, r);
+      break;
+    case SCALE_K: /* both products are exact: 11 bits times 6 */
+      p = scales + (size_t)(b / 8) * GEMM_K_BYTES;
+      o->d[r] = f16_lane(p, r) * (float)p[64 + b % 8 * 32 + r];
+      o->m[r] = -(f16_lane(p + 32, r) * (float)p[64 + b % 8 * 32 + 16 + r]);
+      break;
+    case SCALE_6K:
+      p = scales + (size_t)(b / 8) * GEMM_6K_BYTES;
+      o->d[r] = f16_lane(p, r);
+      o->sc[0][r] = (int8_t)p[32 + b % 8 * 32 + r];
+      o->sc[1][r] = (int8_t)p[32 + b % 8 * 32 + 16 + r];
+      break;
+    case SCALE_NONE: break;
+    }
+  }
+}
+
+/* ---- int8 activations ------------------------------------------------------------------------------------------------------------------- */
+
+INLINE void block_column(int zero, gemm_scale kind, const uint8_t u[KERN_BLOCK][KERN_PANEL], const block_scales *s, const gemm_cols *c, int i, int b,
+  float *acc) {
+  const int8_t *q = c->q + (size_t)i * c->ldq + 32 * (size_t)b;
+  const int32_t *z = c->z + (size_t)i * c->ldz + 2 * (size_t)b;
+  float d = c->d[(size_t)i * c->ldd + (size_t)b], sum = c->s[(size_t)i * c->ldd + (size_t)b];
+  int32_t dot[2][KERN_PANEL] = {{0}};
+  for (int k = 0; k < KERN_BLOCK; k++)
+    for (int r = 0; r < KERN_PANEL; r++) dot[k / 16][r] += u[k][r] * q[k];
+  for (int r = 0; r < KERN_PANEL; r++) {
+    int32_t lo = dot[0][r] - zero * z[0], hi = dot[1][r] - zero * z[1];
+    int32_t v = kind == SCALE_6K ? lo * s->sc[0][r] + hi * s->sc[1][r] : lo + hi; /* |v| < 2^24: its conversion is exact */
+    acc[r] = fmaf((float)v, s->d[r] * d, acc[r]);
+    if (kind == SCALE_DM || kind == SCALE_K) acc[r] = fmaf(s->m[r], sum, acc[r]);
+  }
+}
+
+INLINE void tile_q8(int bits, int zero, gemm_scale kind, const uint8_t *panel, int k, const gemm_cols *c, float *out) {
+  const uint8_t *scales = panel + gemm_scale_at(bits, k);
+  memset(out, 0, (size_t)c->n * KERN_PANEL * sizeof *out);
+  for (int b = 0; b < k / KERN_BLOCK; b++) {
+    uint8_t u[KERN_BLOCK][KERN_PANEL];
+    block_scales s;
+    block_quants(bits, panel + gemm_quant_at(bits, b), u);
+    block_scale(kind, scales, b, &s);
+    for (int i = 0; i < c->n; i++) block_column(zero, kind, u, &s, c, i, b, out + i * KERN_PANEL);
+  }
+}
+
+/* ---- F32 activations: w[k] as dequant_row gives it, one accumulator per output, k ascending ---------------------------------------------- */
+
+static void piece_fma(float w[][KERN_PANEL], int n_k, const gemm_cols *c, int k0, float *out) {
+  for (int i = 0; i < c->n; i++)
+    for (int k = 0; k < n_k; k++)
+      for (int r = 0; r < KERN_PANEL; r++) out[i * KERN_PANEL + r] = fmaf(w[k][r], c->x[(size_t)i * c->ldx + (size_t)(k0 + k)], out[i * KERN_PANEL + r]);
+}
+
+INLINE void tile_f32(int bits, int zero, gemm_scale kind, const uint8_t *panel, int k, const gemm_cols *c, float *out) {
+  const uint8_t *scales = panel + gemm_scale_at(bits, k);
+  memset(out, 0, (size_t)c->n * KERN_PANEL * sizeof *out);
+  for (int b = 0; b < k / KERN_BLOCK; b++) {
+    uint8_t u[KERN_BLOCK][KERN_PANEL];
+    float w[KERN_BLOCK][KERN_PANEL];
+    block_scales s;
+    block_quants(bits, panel + gemm_quant_at(bits, b), u);
+    block_scale(kind, scales, b, &s);
+    for (int j = 0; j < KERN_BLOCK; j++)
+      for (int r = 0; r < KERN_PANEL; r++) {
+        float d = kind == SCALE_6K ? s.d[r] * (float)s.sc[j / 16][r] : s.d[r];
+        w[j][r] = d * (float)(u[j][r] - zero);
+        if (kind == SCALE_DM || kind == SCALE_K) w[j][r] += s.m[r];
+      }
+    piece_fma(w, KERN_BLOCK, c, 32 * b, out);
+  }
+}
+
+INLINE void tile_float(wtype t, const uint8_t *panel, size_t panel_bytes, int n_panel, int k, const gemm_cols *c, float *out) {
+  memset(out, 0, (size_t)n_panel * (size_t)c->n * KERN_PANEL * sizeof *out);
+  for (int p = 0; p < n_panel; p++, panel += panel_bytes, out += c->n * KERN_PANEL)
+    for (int k0 = 0; k0 < k; k0 += KERN_BLOCK) {
+      float w[KERN_BLOCK][KERN_PANEL];
+      int n_k = k - k0 < KERN_BLOCK ? k - k0 : KERN_BLOCK;
+      size_t at = (size_t)k0 * KERN_PANEL;
+      for (int i = 0; i < n_k * KERN_PANEL; i++) {
+        uint16_t h;
+        if (t == WT_F32) memcpy(&w[i / KERN_PANEL][i % KERN_PANEL], panel + 4 * (at + (size_t)i), 4);
+        else {
+          memcpy(&h, panel + 2 * (at + (size_t)i), 2);
+          w[i / KERN_PANEL][i % KERN_PANEL] = t == WT_F16 ? f32_of_f16(h) : f32_of_bf16(h);
+        }
+      }
+      piece_fma(w, n_k, c, k0, out);
+    }
+}
+
+/* ---- one pair of tiles per type ------------------------------------------------------------------------------------------------------------ */
+
+#define QUANT_TILES(id, bits, zero, kind)                                                                                                        \
+  static void q8_##id(const uint8_t *panel, size_t panel_bytes, int n_panel, int k, const gemm_cols *c, float *out) {                           \
+    (void)panel_bytes, (void)n_panel;                                                                                                            \
+    tile_q8(bits, zero, kind, panel, k, c, out);                                                                                                 \
+  }                                                                                                                                              \
+  static void f32_##id(const uint8_t *panel, size_t panel_bytes, int n_panel, int k, const gemm_cols *c, float *out) {                          \
+    for (int p = 0; p < n_panel; p++, out += c->n * KERN_PANEL) tile_f32(bits, zero, kind, panel + (size_t)p * panel_bytes, k, c, out);         \
+  }
+GEMM_QUANTS(QUANT_TILES)
+#define FLOAT_TILES(id, bytes)                                                                                                                   \
+  static void f32_##id(const uint8_t *panel, size_t panel_bytes, int n_panel, int k, const gemm_cols *c, float *out) {                          \
+    tile_float(WT_##id, panel, panel_bytes, n_panel, k, c, out);                                                                                 \
+  }
+GEMM_FLOATS(FLOAT_TILES)
+
+#define Q8_ENTRY(id, bits, zero, kind) [WT_##id] = q8_##id,
+#define F32_ENTRY(id, ...) [WT_##id] = f32_##id,
+static const gemm_tiles tiles = {.q8 = {GEMM_QUANTS(Q8_ENTRY)}, .f32 = {GEMM_QUANTS(F32_ENTRY) GEMM_FLOATS(F32_ENTRY)}};
+
+void gemm_ref(const kern_mat *w, const kern_act *a, int n, int p0, int p1, float *y, int ldy) { gemm_run(&tiles, w, a, n, p0, p1, y, ldy); }

@@ -1,0 +1,81 @@
+/* kern_gemm.h - inside kern/: the packed weight layouts, and the seam between the loop nest of a matrix product and its tiles.
+ * Not for other rooms (kern.h is theirs); holds no arithmetic, which lives in gemm_ref.c and once per instruction set in gemm_*.c.
+ * Ownership: everything is borrowed for the length of a call.
+ * Threads: pure functions and constant tables.
+ * Failure: none; a type without a layout has gemm_layout_of() == NULL and never gets here. */
+#ifndef KERN_GEMM_H
+#define KERN_GEMM_H
+#include "kern/kern.h"
+
+/* How a panel's scales are stored, per KERN_PANEL rows (README.md draws them). */
+typedef enum gemm_scale {
+  SCALE_NONE, /* unquantised */
+  SCALE_D,    /* per block of 32: d f16 x16 */
+  SCALE_DM,   /* per block of 32: d f16 x16, m f16 x16 */
+  SCALE_K,    /* per 256: d f16 x16, dmin f16 x16, then 8 x (sc u8 x16, m u8 x16) */
+  SCALE_6K    /* per 256: d f16 x16, then 16 x sc s8 x16 */
+} gemm_scale;
+
+/* X(id, bits, zero point, scale kind): the quantised types. Quants are stored unsigned; `zero` is what stands for 0 (0 where a minimum is added). */
+#define GEMM_QUANTS(X)                                                                                                                           \
+  X(Q4_0, 4, 8, SCALE_D)                                                                                                                         \
+  X(Q4_1, 4, 0, SCALE_DM)                                                                                                                        \
+  X(Q4_K, 4, 0, SCALE_K)                                                                                                                         \
+  X(Q5_0, 5, 16, SCALE_D)                                                                                                                        \
+  X(Q5_1, 5, 0, SCALE_DM)                                                                                                                        \
+  X(Q5_K, 5, 0, SCALE_K)                                                                                                                         \
+  X(Q6_K, 6, 32, SCALE_6K)                                                                                                                       \
+  X(Q8_0, 8, 128, SCALE_D)
+/* X(id, bytes of one weight): the unquantised types. */
+#define GEMM_FLOATS(X) X(F32, 4) X(F16, 2) X(BF16, 2)
+
+enum { GEMM_N_TYPES = 32,           /* wtype values of the types above are smaller */
+       GEMM_TILE = 32,              /* columns one tile call takes at most */
+       GEMM_PANELS = 4,             /* panels one tile call takes at most */
+       GEMM_SUPER = 256,            /* elements a k-quant scale group spans */
+       GEMM_K_BYTES = 320, GEMM_6K_BYTES = 288 }; /* scale bytes of a panel per 256 along K */
+
+typedef struct gemm_layout {
+  wtype type;
+  int bits, zero;   /* 32 or 16 bits and no zero point for unquantised types */
+  gemm_scale scale;
+  int block, bytes; /* the file's block: elements, bytes */
+} gemm_layout;
+
+const gemm_layout *gemm_layout_of(wtype t);
+size_t gemm_panel_bytes(const gemm_layout *l, int cols);
+/* Offsets inside a quantised panel: quants of block b, then the scales. */
+static inline size_t gemm_quant_at(int bits, int b) { return (size_t)b * 64 * (size_t)bits; }
+static inline size_t gemm_scale_at(int bits, int k) { return (size_t)(k / KERN_BLOCK) * 64 * (size_t)bits; }
+
+/* The columns (rows of kern_act) of one tile. */
+typedef struct gemm_cols {
+  int n;                              /* 1 .. GEMM_TILE */
+  const int8_t *q; size_t ldq;        /* [n, ldq] */
+  const float *d, *s; size_t ldd;     /* [n, ldd] */
+  const int32_t *z; size_t ldz;       /* [n, ldz] */
+  const float *x; size_t ldx;         /* [n, ldx] */
+} gemm_cols;
+
+/* Computes [n_panel][cols->n][KERN_PANEL] complete outputs into out (64-byte aligned). n_panel is 1 unless cols->n is 1. */
+typedef void gemm_tile_fn(const uint8_t *panel, size_t panel_bytes, int n_panel, int k, const gemm_cols *cols, float *out);
+
+/* Tiles of one instruction set by weight type. q8 is NULL for unquantised types. */
+typedef struct gemm_tiles { gemm_tile_fn *q8[GEMM_N_TYPES], *f32[GEMM_N_TYPES]; } gemm_tiles;
+
+/* The loop nest, the same for every instruction set: cache blocks of columns, panels, tiles; writes y, cuts the tail rows. */
+void gemm_run(const gemm_tiles *t, const kern_mat *w, const kern_act *a, int n, int p0, int p1, float *y, int ldy);
+
+/* What select.c puts into kern_ops. */
+void act_quant_ref(kern_act *a, int row, const float *x);
+void gemm_ref(const kern_mat *w, const kern_act *a, int n, int p0, int p1, float *y, int ldy);
+#if defined(__x86_64__)
+void act_quant_avx2(kern_act *a, int row, const float *x);
+void gemm_avx2(const kern_mat *w, const kern_act *a, int n, int p0, int p1, float *y, int ldy);
+void act_quant_avx512(kern_act *a, int row, const float *x);
+void gemm_avx512(const kern_mat *w, const kern_act *a, int n, int p0, int p1, float *y, int ldy);
+#endif
+
+/* Activation blocks whose largest magnitude is below this count as zero: 127 / absmax must stay finite. */
+#define ACT_TINY 0x1p-100f
+#endif
