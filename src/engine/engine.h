@@ -113,7 +113,9 @@ int engine_ctx(const engine *en);
 const kern_ops *engine_ops(const engine *en);
 void engine_fingerprint(const engine *en, char out[17]);   /* hex of hash(weights, kernel table, KV type): system_fingerprint is "fp_" + this */
 
-/* For tests of law 1: raw logits [n_tokens, vocab] of every position of one sequence, computed in chunks of the given sizes through the same step code. Runs
- * alone on the engine; the first n_cached tokens must already lie in the prefix cache or are computed first in a separate pass. */
+/* For tests of law 1: raw logits [n, vocab] of every position of one sequence, through the same queue and the same steps as any request, in chunks of at
+ * most `chunk` rows (0: the step's own). Blocks. engine_logits_from takes up to `from` tokens (a multiple of the page) from the prefix cache and leaves
+ * rows before them untouched; *ret_cached tells how many it found. */
 bool engine_logits(engine *en, const int32_t *tokens, int n, int chunk, float *logits, err *e);
+bool engine_logits_from(engine *en, const int32_t *tokens, int n, int chunk, int from, float *logits, int *ret_cached, err *e);
 #endif
