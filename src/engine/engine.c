@@ -6,7 +6,7 @@
 #include "base/ring.h"
 #include "engine/forward.h"
 #include "engine/sample.h"
-#include "engine/sched.h"
+#include "engine/schedule.h"
 #include <math.h>
 #include <pthread.h>
 #include <semaphore.h>

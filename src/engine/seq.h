@@ -1,5 +1,5 @@
 /* seq.h - one request inside the engine: its tokens, its KV table, how far it is, and the text it has yet to give out.
- * Not the schedule (sched.h) and not the arithmetic.
+ * Not the schedule (schedule.h) and not the arithmetic.
  * Ownership: a seq owns a copy of all that the request said, and a reference on its ticket.
  * Threads: made on the submitter's thread, then the engine thread's alone; the ticket's flag is the only thing shared.
  * Failure: seq_new: ERR_NOMEM. */

@@ -1,4 +1,4 @@
-#include "engine/sched.h"
+#include "engine/schedule.h"
 #include "base/clock.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
-/* sched.h - which rows the next step computes: decode rows first, then chunks of prompts, under one token budget.
+/* schedule.h (not sched.h: that would hide the system header) - which rows the next step computes: decode rows first, then chunks of prompts, under one token budget.
  * Not the computation: it knows counts, pages and order, so that a fake model and a fake clock can drive it.
  * Ownership: borrows sequences while they wait or run; the caller frees them when they are done.
  * Threads: the engine thread only.
  * Failure: none; what does not fit waits. Out of pages: the latest arrival is preempted (its pages go back, it is computed again later; law 1 makes that
  *   invisible but for time). The caller guarantees that any one sequence fits the pool alone. */
-#ifndef ENGINE_SCHED_H
-#define ENGINE_SCHED_H
+#ifndef ENGINE_SCHEDULE_H
+#define ENGINE_SCHEDULE_H
 #include "engine/seq.h"
 
 typedef struct sched_row { seq *s; int n; } sched_row;   /* compute positions s->n_comp .. + n - 1 */
