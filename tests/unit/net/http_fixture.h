@@ -57,8 +57,9 @@ static void fx_pump(void *arg) {
   else loop_post(fx.l, fx_pump, r);
 }
 
+enum { HTTP_ECHO_HEAD = 16384 }; /* a whole request line fits */
 static void fx_echo(http_req *r) {
-  char head[512];
+  char head[HTTP_ECHO_HEAD];
   str m = http_method(r), p = http_path(r), q = http_query(r), b = http_body(r), x = http_header(r, "x-test");
   int n = snprintf(head, sizeof head, "%.*s %.*s ?%.*s x=%.*s ", (int)m.n, m.p, (int)p.n, p.p, (int)q.n, q.p, (int)x.n, x.p ? x.p : "");
   char *all = malloc((size_t)n + b.n);
