@@ -112,19 +112,19 @@ INLINE __m256 load_u8(const uint8_t *p) { return _mm256_cvtepi32_ps(_mm256_cvtep
 INLINE void load_scales(gemm_scale kind, const uint8_t *scales, int b, int half, block *o) {
   const uint8_t *p;
   switch (kind) {
-  case SCALE_D: o->d = load_half(scales + (size_t)b * 32 + 16 * half); break;
+  case SCALE_D: o->d = load_half(scales + b % 2 * 32 + 16 * half); break;
   case SCALE_DM:
-    p = scales + (size_t)b * 64 + 16 * half;
+    p = scales + 16 * half;
     o->d = load_half(p);
     o->m = load_half(p + 32);
     break;
   case SCALE_K:
-    p = scales + (size_t)(b / 8) * GEMM_K_BYTES;
+    p = scales;
     o->d = _mm256_mul_ps(load_half(p + 16 * half), load_u8(p + 64 + b % 8 * 32 + 8 * half));
     o->m = _mm256_mul_ps(load_half(p + 32 + 16 * half), load_u8(p + 80 + b % 8 * 32 + 8 * half));
     break;
   case SCALE_6K:
-    p = scales + (size_t)(b / 8) * GEMM_6K_BYTES;
+    p = scales;
     o->d = load_half(p + 16 * half);
     o->sc[0] = _mm256_cvtepi8_epi32(load_bytes(p + 32 + b % 8 * 32 + 8 * half));
     o->sc[1] = _mm256_cvtepi8_epi32(load_bytes(p + 48 + b % 8 * 32 + 8 * half));
@@ -133,9 +133,10 @@ INLINE void load_scales(gemm_scale kind, const uint8_t *scales, int b, int half,
   }
 }
 
-INLINE void prefetch_block(int bits, const uint8_t *q) {
-#pragma GCC unroll 8
-  for (int i = 0; i < bits; i++) _mm_prefetch((const char *)q + AHEAD + 64 * i, _MM_HINT_T0);
+INLINE void prefetch_block(int bits, gemm_scale kind, const uint8_t *panel, int b) {
+  const char *at = (const char *)panel + gemm_about_at(bits, kind, b) + AHEAD;
+#pragma GCC unroll 9
+  for (int i = 0; i <= bits; i++) _mm_prefetch(at + 64 * i, _MM_HINT_T0);
 }
 
 /* ---- int8 activations ------------------------------------------------------------------------------------------------------------------- */
@@ -181,15 +182,14 @@ INLINE __m256 block_column(int bits, int zero, gemm_scale kind, const block *o, 
 }
 
 INLINE void tile_q8(int bits, int zero, gemm_scale kind, const uint8_t *panel, int k, const gemm_cols *c, float *out) {
-  const uint8_t *scales = panel + gemm_scale_at(bits, k);
   memset(out, 0, (size_t)c->n * KERN_PANEL * sizeof *out);
   for (int b = 0; b < k / KERN_BLOCK; b++) {
-    const uint8_t *quants = panel + gemm_quant_at(bits, b);
-    prefetch_block(bits, quants);
+    const uint8_t *quants = panel + gemm_quants_at(bits, kind, b);
+    prefetch_block(bits, kind, panel, b);
     for (int half = 0; half < 2; half++) {
       block o;
       load_quants(bits, quants + 32 * half, &o);
-      load_scales(kind, scales, b, half, &o);
+      load_scales(kind, panel + gemm_scales_at(bits, kind, b), b, half, &o);
       const int8_t *q = c->q + 32 * (size_t)b;
       const float *d = c->d + b, *s = c->s + b;
       const int32_t *z = c->z + 2 * (size_t)b;
@@ -203,11 +203,11 @@ INLINE void tile_q8(int bits, int zero, gemm_scale kind, const uint8_t *panel, i
 /* ---- F32 activations: a piece of 32 along K becomes F32 in L1, then one FMA per weight, column and k ---------------------------------------- */
 
 /* w[k][row] exactly as dequant_row gives it: two roundings where a minimum is added. */
-INLINE void piece_quants(int bits, int zero, gemm_scale kind, const uint8_t *panel, int k, int b, float *w) {
+INLINE void piece_quants(int bits, int zero, gemm_scale kind, const uint8_t *panel, int b, float *w) {
   for (int half = 0; half < 2; half++) {
     block o;
-    load_quants(bits, panel + gemm_quant_at(bits, b) + 32 * half, &o);
-    load_scales(kind, panel + gemm_scale_at(bits, k), b, half, &o);
+    load_quants(bits, panel + gemm_quants_at(bits, kind, b) + 32 * half, &o);
+    load_scales(kind, panel + gemm_scales_at(bits, kind, b), b, half, &o);
     for (int i = 0; i < KERN_BLOCK; i++) {
       __m256i u = _mm256_srlv_epi32(o.w[i / 4], _mm256_set1_epi32(8 * (i % 4)));
       if (bits == 8) u = _mm256_srai_epi32(_mm256_slli_epi32(u, 24), 24);
@@ -302,8 +302,8 @@ INLINE const float *piece_BF16(const uint8_t *panel, int k, int k0, int n_k, flo
     tile_q8(bits, zero, kind, panel, k, c, out);                                                                                                 \
   }                                                                                                                                              \
   static const float *piece_##id(const uint8_t *panel, int k, int k0, int n_k, float *buf) {                                                    \
-    (void)n_k;                                                                                                                                   \
-    piece_quants(bits, zero, kind, panel, k, k0 / KERN_BLOCK, buf);                                                                              \
+    (void)k, (void)n_k;                                                                                                                             \
+    piece_quants(bits, zero, kind, panel, k0 / KERN_BLOCK, buf);                                                                                 \
     return buf;                                                                                                                                  \
   }                                                                                                                                              \
   F32_TILE(id)

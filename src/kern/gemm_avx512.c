@@ -91,19 +91,19 @@ INLINE void load_quants(int bits, const uint8_t *q, block *o) {
 INLINE void load_scales(gemm_scale kind, const uint8_t *scales, int b, block *o) {
   const uint8_t *p;
   switch (kind) {
-  case SCALE_D: o->d = load_half(scales + (size_t)b * 32); break;
+  case SCALE_D: o->d = load_half(scales + b % 2 * 32); break;
   case SCALE_DM:
-    p = scales + (size_t)b * 64;
+    p = scales;
     o->d = load_half(p);
     o->m = load_half(p + 32);
     break;
   case SCALE_K:
-    p = scales + (size_t)(b / 8) * GEMM_K_BYTES;
+    p = scales;
     o->d = _mm512_mul_ps(load_half(p), _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_bytes(p + 64 + b % 8 * 32))));
     o->m = _mm512_mul_ps(load_half(p + 32), _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_bytes(p + 80 + b % 8 * 32))));
     break;
   case SCALE_6K:
-    p = scales + (size_t)(b / 8) * GEMM_6K_BYTES;
+    p = scales;
     o->d = load_half(p);
     o->sc[0] = _mm512_cvtepi8_epi32(load_bytes(p + 32 + b % 8 * 32));
     o->sc[1] = _mm512_cvtepi8_epi32(load_bytes(p + 48 + b % 8 * 32));
@@ -112,9 +112,10 @@ INLINE void load_scales(gemm_scale kind, const uint8_t *scales, int b, block *o)
   }
 }
 
-INLINE void prefetch_block(int bits, const uint8_t *q) {
-#pragma GCC unroll 8
-  for (int i = 0; i < bits; i++) _mm_prefetch((const char *)q + AHEAD + 64 * i, _MM_HINT_T0);
+INLINE void prefetch_block(int bits, gemm_scale kind, const uint8_t *panel, int b) {
+  const char *at = (const char *)panel + gemm_about_at(bits, kind, b) + AHEAD;
+#pragma GCC unroll 9
+  for (int i = 0; i <= bits; i++) _mm_prefetch(at + 64 * i, _MM_HINT_T0);
 }
 
 /* ---- int8 activations ------------------------------------------------------------------------------------------------------------------- */
@@ -148,14 +149,13 @@ INLINE __m512 block_column(int zero, gemm_scale kind, const block *o, const int8
 
 /* n <= 4 columns, a constant at every call: sums in registers. */
 INLINE void few_columns(int bits, int zero, gemm_scale kind, const uint8_t *panel, int k, const gemm_cols *c, const int n, float *out) {
-  const uint8_t *scales = panel + gemm_scale_at(bits, k);
   __m512 acc[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
   for (int b = 0; b < k / KERN_BLOCK; b++) {
     block o;
-    const uint8_t *q = panel + gemm_quant_at(bits, b);
-    prefetch_block(bits, q);
+    const uint8_t *q = panel + gemm_quants_at(bits, kind, b);
+    prefetch_block(bits, kind, panel, b);
     load_quants(bits, q, &o);
-    load_scales(kind, scales, b, &o);
+    load_scales(kind, panel + gemm_scales_at(bits, kind, b), b, &o);
 #pragma GCC unroll 4
     for (int i = 0; i < n; i++) {
       size_t j = (size_t)i, at = j * c->ldd + (size_t)b;
@@ -181,14 +181,13 @@ INLINE void block_columns(int zero, gemm_scale kind, const block *o, int b, cons
 }
 
 INLINE void many_columns(int bits, int zero, gemm_scale kind, const uint8_t *panel, int k, const gemm_cols *c, float *out) {
-  const uint8_t *scales = panel + gemm_scale_at(bits, k);
   memset(out, 0, (size_t)c->n * KERN_PANEL * sizeof *out);
   for (int b = 0; b < k / KERN_BLOCK; b++) {
     block o;
-    const uint8_t *q = panel + gemm_quant_at(bits, b);
-    prefetch_block(bits, q);
+    const uint8_t *q = panel + gemm_quants_at(bits, kind, b);
+    prefetch_block(bits, kind, panel, b);
     load_quants(bits, q, &o);
-    load_scales(kind, scales, b, &o);
+    load_scales(kind, panel + gemm_scales_at(bits, kind, b), b, &o);
     int i = 0;
     for (; i + 4 <= c->n; i += 4) block_columns(zero, kind, &o, b, c, i, 4, out);
     for (; i < c->n; i++) block_columns(zero, kind, &o, b, c, i, 1, out);
@@ -208,10 +207,10 @@ INLINE void tile_q8(int bits, int zero, gemm_scale kind, const uint8_t *panel, i
 /* ---- F32 activations: a piece of 32 along K becomes F32 in L1, then one FMA per weight, column and k ---------------------------------------- */
 
 /* w[k][row] exactly as dequant_row gives it: two roundings where a minimum is added. */
-INLINE void piece_quants(int bits, int zero, gemm_scale kind, const uint8_t *panel, int k, int b, float *w) {
+INLINE void piece_quants(int bits, int zero, gemm_scale kind, const uint8_t *panel, int b, float *w) {
   block o;
-  load_quants(bits, panel + gemm_quant_at(bits, b), &o);
-  load_scales(kind, panel + gemm_scale_at(bits, k), b, &o);
+  load_quants(bits, panel + gemm_quants_at(bits, kind, b), &o);
+  load_scales(kind, panel + gemm_scales_at(bits, kind, b), b, &o);
   for (int g = 0; g < 8; g++)
     for (int j = 0; j < 4; j++) {
       __m512i u = _mm512_and_si512(_mm512_srlv_epi32(o.w[g], _mm512_set1_epi32(8 * j)), _mm512_set1_epi32(255));
@@ -303,8 +302,8 @@ INLINE const float *piece_BF16(const uint8_t *panel, int k, int k0, int n_k, flo
     tile_q8(bits, zero, kind, panel, k, c, out);                                                                                                 \
   }                                                                                                                                              \
   static const float *piece_##id(const uint8_t *panel, int k, int k0, int n_k, float *buf) {                                                    \
-    (void)n_k;                                                                                                                                   \
-    piece_quants(bits, zero, kind, panel, k, k0 / KERN_BLOCK, buf);                                                                              \
+    (void)k, (void)n_k;                                                                                                                             \
+    piece_quants(bits, zero, kind, panel, k0 / KERN_BLOCK, buf);                                                                                 \
     return buf;                                                                                                                                  \
   }                                                                                                                                              \
   F32_TILE(id)

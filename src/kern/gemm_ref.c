@@ -70,19 +70,19 @@ INLINE void block_scale(gemm_scale kind, const uint8_t *scales, int b, block_sca
   for (int r = 0; r < KERN_PANEL; r++) {
     const uint8_t *p;
     switch (kind) {
-    case SCALE_D: o->d[r] = f16_lane(scales + (size_t)b * 32, r); break;
+    case SCALE_D: o->d[r] = f16_lane(scales + b % 2 * 32, r); break;
     case SCALE_DM:
-      p = scales + (size_t)b * 64;
+      p = scales;
       o->d[r] = f16_lane(p, r);
       o->m[r] = f16_lane(p + 32, r);
       break;
     case SCALE_K: /* both products are exact: 11 bits times 6 */
-      p = scales + (size_t)(b / 8) * GEMM_K_BYTES;
+      p = scales;
       o->d[r] = f16_lane(p, r) * (float)p[64 + b % 8 * 32 + r];
       o->m[r] = -(f16_lane(p + 32, r) * (float)p[64 + b % 8 * 32 + 16 + r]);
       break;
     case SCALE_6K:
-      p = scales + (size_t)(b / 8) * GEMM_6K_BYTES;
+      p = scales;
       o->d[r] = f16_lane(p, r);
       o->sc[0][r] = (int8_t)p[32 + b % 8 * 32 + r];
       o->sc[1][r] = (int8_t)p[32 + b % 8 * 32 + 16 + r];
@@ -111,13 +111,12 @@ INLINE void block_column(int zero, gemm_scale kind, const uint8_t u[KERN_BLOCK][
 }
 
 INLINE void tile_q8(int bits, int zero, gemm_scale kind, const uint8_t *panel, int k, const gemm_cols *c, float *out) {
-  const uint8_t *scales = panel + gemm_scale_at(bits, k);
   memset(out, 0, (size_t)c->n * KERN_PANEL * sizeof *out);
   for (int b = 0; b < k / KERN_BLOCK; b++) {
     uint8_t u[KERN_BLOCK][KERN_PANEL];
     block_scales s;
-    block_quants(bits, panel + gemm_quant_at(bits, b), u);
-    block_scale(kind, scales, b, &s);
+    block_quants(bits, panel + gemm_quants_at(bits, kind, b), u);
+    block_scale(kind, panel + gemm_scales_at(bits, kind, b), b, &s);
     for (int i = 0; i < c->n; i++) block_column(zero, kind, u, &s, c, i, b, out + i * KERN_PANEL);
   }
 }
@@ -131,14 +130,13 @@ static void piece_fma(float w[][KERN_PANEL], int n_k, const gemm_cols *c, int k0
 }
 
 INLINE void tile_f32(int bits, int zero, gemm_scale kind, const uint8_t *panel, int k, const gemm_cols *c, float *out) {
-  const uint8_t *scales = panel + gemm_scale_at(bits, k);
   memset(out, 0, (size_t)c->n * KERN_PANEL * sizeof *out);
   for (int b = 0; b < k / KERN_BLOCK; b++) {
     uint8_t u[KERN_BLOCK][KERN_PANEL];
     float w[KERN_BLOCK][KERN_PANEL];
     block_scales s;
-    block_quants(bits, panel + gemm_quant_at(bits, b), u);
-    block_scale(kind, scales, b, &s);
+    block_quants(bits, panel + gemm_quants_at(bits, kind, b), u);
+    block_scale(kind, panel + gemm_scales_at(bits, kind, b), b, &s);
     for (int j = 0; j < KERN_BLOCK; j++)
       for (int r = 0; r < KERN_PANEL; r++) {
         float d = kind == SCALE_6K ? s.d[r] * (float)s.sc[j / 16][r] : s.d[r];

@@ -7,13 +7,13 @@
 #define KERN_GEMM_H
 #include "kern/kern.h"
 
-/* How a panel's scales are stored, per KERN_PANEL rows (README.md draws them). */
+/* What stands behind the quants of a group of blocks, for the 16 rows of the panel (README.md draws it). */
 typedef enum gemm_scale {
   SCALE_NONE, /* unquantised */
-  SCALE_D,    /* per block of 32: d f16 x16 */
-  SCALE_DM,   /* per block of 32: d f16 x16, m f16 x16 */
-  SCALE_K,    /* per 256: d f16 x16, dmin f16 x16, then 8 x (sc u8 x16, m u8 x16) */
-  SCALE_6K    /* per 256: d f16 x16, then 16 x sc s8 x16 */
+  SCALE_D,    /* group of 2 blocks: d f16 x16 of the first, of the second */
+  SCALE_DM,   /* group of 1 block: d f16 x16, m f16 x16 */
+  SCALE_K,    /* group of 8 blocks: d f16 x16, dmin f16 x16, then 8 x (sc u8 x16, m u8 x16) */
+  SCALE_6K    /* group of 8 blocks: d f16 x16, then 16 x sc s8 x16, 32 bytes of padding */
 } gemm_scale;
 
 /* X(id, bits, zero point, scale kind): the quantised types. Quants are stored unsigned; `zero` is what stands for 0 (0 where a minimum is added). */
@@ -31,9 +31,7 @@ typedef enum gemm_scale {
 
 enum { GEMM_N_TYPES = 32,           /* wtype values of the types above are smaller */
        GEMM_TILE = 32,              /* columns one tile call takes at most */
-       GEMM_PANELS = 4,             /* panels one tile call takes at most */
-       GEMM_SUPER = 256,            /* elements a k-quant scale group spans */
-       GEMM_K_BYTES = 320, GEMM_6K_BYTES = 288 }; /* scale bytes of a panel per 256 along K */
+       GEMM_PANELS = 4 };           /* panels one tile call takes at most */
 
 typedef struct gemm_layout {
   wtype type;
@@ -44,9 +42,22 @@ typedef struct gemm_layout {
 
 const gemm_layout *gemm_layout_of(wtype t);
 size_t gemm_panel_bytes(const gemm_layout *l, int cols);
-/* Offsets inside a quantised panel: quants of block b, then the scales. */
-static inline size_t gemm_quant_at(int bits, int b) { return (size_t)b * 64 * (size_t)bits; }
-static inline size_t gemm_scale_at(int bits, int k) { return (size_t)(k / KERN_BLOCK) * 64 * (size_t)bits; }
+
+/* A quantised panel is a row of groups: the quants of its blocks, 64 * bits bytes each, then their scales. Everything a product needs next lies
+ * next in memory and each group starts on a cache line: one stream, which the hardware's prefetchers and ours can follow. */
+static inline int gemm_group(gemm_scale s) { return s == SCALE_D ? 2 : s == SCALE_DM ? 1 : 8; } /* blocks in it */
+static inline size_t gemm_group_bytes(int bits, gemm_scale s) {
+  return (size_t)gemm_group(s) * 64 * (size_t)bits + (s == SCALE_D || s == SCALE_DM ? 64 : 320);
+}
+/* Offsets in the panel: the quants of block b; the scales of its group. */
+static inline size_t gemm_quants_at(int bits, gemm_scale s, int b) {
+  return (size_t)(b / gemm_group(s)) * gemm_group_bytes(bits, s) + (size_t)(b % gemm_group(s)) * 64 * (size_t)bits;
+}
+static inline size_t gemm_scales_at(int bits, gemm_scale s, int b) {
+  return (size_t)(b / gemm_group(s)) * gemm_group_bytes(bits, s) + (size_t)gemm_group(s) * 64 * (size_t)bits;
+}
+/* About where block b is when bytes are counted evenly: for prefetching. */
+static inline size_t gemm_about_at(int bits, gemm_scale s, int b) { return (size_t)b * gemm_group_bytes(bits, s) / (size_t)gemm_group(s); }
 
 /* The columns (rows of kern_act) of one tile. */
 typedef struct gemm_cols {

@@ -22,20 +22,10 @@ const gemm_layout *gemm_layout_of(wtype t) {
 
 static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-static size_t scale_bytes(gemm_scale s, size_t k) {
-  switch (s) {
-  case SCALE_NONE: return 0;
-  case SCALE_D: return k / KERN_BLOCK * 2 * KERN_PANEL;
-  case SCALE_DM: return k / KERN_BLOCK * 4 * KERN_PANEL;
-  case SCALE_K: return k / GEMM_SUPER * GEMM_K_BYTES;
-  case SCALE_6K: return k / GEMM_SUPER * GEMM_6K_BYTES;
-  }
-  return 0;
-}
-
 size_t gemm_panel_bytes(const gemm_layout *l, int cols) {
-  size_t k = (size_t)cols;
-  return round_up(k * KERN_PANEL * (size_t)l->bits / 8 + scale_bytes(l->scale, k), 64);
+  if (l->scale == SCALE_NONE) return round_up((size_t)cols * KERN_PANEL * (size_t)l->bits / 8, 64);
+  size_t group = (size_t)gemm_group(l->scale) * KERN_BLOCK;
+  return ((size_t)cols + group - 1) / group * gemm_group_bytes(l->bits, l->scale);
 }
 
 size_t kern_packed_bytes(wtype t, int rows, int cols) {
@@ -99,7 +89,7 @@ static void transpose_4(uint64_t w[4]) {
       }
 }
 
-/* ---- one row's file block into its lane: q points at dword r of the block's first vector, s at the panel's scales of this block ---------- */
+/* ---- one row's file block into its lane: q points at dword r of the block's first vector, s at the block's scales ---------- */
 
 /* The 16 nibble bytes of the 32-element types already pair element j with j + 16, as a packed block does. */
 static void lane_nibbles(uint8_t *q, const uint8_t *nib) {
@@ -158,7 +148,7 @@ static void lane_k_scales(uint8_t *s, int r, const uint8_t *p) {
 }
 static void lane_q4_k(uint8_t *q, uint8_t *s, int r, const uint8_t *p) {
   lane_k_scales(s, r, p);
-  for (int b = 0; b < 8; b++) lane_nibbles_k(q + gemm_quant_at(4, b), p + 16 + b / 2 * 32, (b & 1) * 4);
+  for (int b = 0; b < 8; b++) lane_nibbles_k(q + 256 * b, p + 16 + b / 2 * 32, (b & 1) * 4);
 }
 static void lane_q5_k(uint8_t *q, uint8_t *s, int r, const uint8_t *p) {
   uint32_t h[8];
@@ -166,7 +156,7 @@ static void lane_q5_k(uint8_t *q, uint8_t *s, int r, const uint8_t *p) {
   for (int g = 0; g < 8; g++) h[g] = get32(p + 16 + 4 * g);
   transpose_8(h);
   for (int b = 0; b < 8; b++) {
-    uint8_t *lane = q + gemm_quant_at(5, b);
+    uint8_t *lane = q + 320 * b;
     lane_nibbles_k(lane, p + 48 + b / 2 * 32, (b & 1) * 4);
     put32(lane, 4, h[b]);
   }
@@ -179,7 +169,7 @@ static void lane_q6_k(uint8_t *q, uint8_t *s, int r, const uint8_t *p) {
     for (int i = 0; i < 4; i++) h[i] = get64(p + 128 + 32 * half + 8 * i);
     transpose_4(h);
     for (int b = 0; b < 4; b++) {
-      uint8_t *lane = q + gemm_quant_at(6, 4 * half + b);
+      uint8_t *lane = q + 384 * (4 * half + b);
       lane_nibbles_k(lane, p + 64 * half + (b & 1) * 32, b / 2 * 4);
       put32(lane, 4, (uint32_t)h[b]);
       put32(lane, 5, (uint32_t)(h[b] >> 32));
@@ -192,13 +182,14 @@ static void lane_q6_k(uint8_t *q, uint8_t *s, int r, const uint8_t *p) {
 typedef void lane_fn(uint8_t *q, uint8_t *s, int r, const uint8_t *p);
 
 static inline __attribute__((always_inline)) void pack_panel(
-  uint8_t *panel, const uint8_t *src, int n_row, int cols, const gemm_layout *l, int bits, int block, lane_fn *lane) {
+  uint8_t *panel, const uint8_t *src, int n_row, int cols, int bits, gemm_scale kind, int block, int bytes, lane_fn *lane) {
   int n_block = cols / block;
-  size_t row_bytes = (size_t)n_block * (size_t)l->bytes, group = scale_bytes(l->scale, (size_t)block);
-  uint8_t *scales = panel + gemm_scale_at(bits, cols);
-  for (int b = 0; b < n_block; b++) {
-    uint8_t *q = panel + gemm_quant_at(bits, b * (block / KERN_BLOCK)), *s = scales + (size_t)b * group;
-    const uint8_t *p = src + (size_t)b * (size_t)l->bytes;
+  size_t row_bytes = (size_t)n_block * (size_t)bytes;
+  for (int i = 0; i < n_block; i++) {
+    int b = i * (block / KERN_BLOCK);
+    uint8_t *q = panel + gemm_quants_at(bits, kind, b), *s = panel + gemm_scales_at(bits, kind, b);
+    if (kind == SCALE_D) s += 2 * KERN_PANEL * (b % 2);
+    const uint8_t *p = src + (size_t)i * (size_t)bytes;
     for (int r = 0; r < n_row; r++, p += row_bytes) lane(q + 4 * r, s, r, p);
   }
 }
@@ -208,19 +199,32 @@ static void pack_floats(uint8_t *panel, const uint8_t *src, int n_row, int cols,
     for (int k = 0; k < cols; k++) memcpy(panel + ((size_t)k * KERN_PANEL + (size_t)r) * size, src + ((size_t)r * (size_t)cols + (size_t)k) * size, size);
 }
 
-static void pack_one(wtype t, uint8_t *panel, const uint8_t *src, int n_row, int cols, const gemm_layout *l) {
+static void pack_one(wtype t, uint8_t *panel, const uint8_t *src, int n_row, int cols) {
   switch (t) {
-  case WT_Q4_0: pack_panel(panel, src, n_row, cols, l, 4, 32, lane_q4_0); break;
-  case WT_Q4_1: pack_panel(panel, src, n_row, cols, l, 4, 32, lane_q4_1); break;
-  case WT_Q5_0: pack_panel(panel, src, n_row, cols, l, 5, 32, lane_q5_0); break;
-  case WT_Q5_1: pack_panel(panel, src, n_row, cols, l, 5, 32, lane_q5_1); break;
-  case WT_Q8_0: pack_panel(panel, src, n_row, cols, l, 8, 32, lane_q8_0); break;
-  case WT_Q4_K: pack_panel(panel, src, n_row, cols, l, 4, 256, lane_q4_k); break;
-  case WT_Q5_K: pack_panel(panel, src, n_row, cols, l, 5, 256, lane_q5_k); break;
-  case WT_Q6_K: pack_panel(panel, src, n_row, cols, l, 6, 256, lane_q6_k); break;
+  case WT_Q4_0: pack_panel(panel, src, n_row, cols, 4, SCALE_D, 32, 18, lane_q4_0); break;
+  case WT_Q4_1: pack_panel(panel, src, n_row, cols, 4, SCALE_DM, 32, 20, lane_q4_1); break;
+  case WT_Q5_0: pack_panel(panel, src, n_row, cols, 5, SCALE_D, 32, 22, lane_q5_0); break;
+  case WT_Q5_1: pack_panel(panel, src, n_row, cols, 5, SCALE_DM, 32, 24, lane_q5_1); break;
+  case WT_Q8_0: pack_panel(panel, src, n_row, cols, 8, SCALE_D, 32, 34, lane_q8_0); break;
+  case WT_Q4_K: pack_panel(panel, src, n_row, cols, 4, SCALE_K, 256, 144, lane_q4_k); break;
+  case WT_Q5_K: pack_panel(panel, src, n_row, cols, 5, SCALE_K, 256, 176, lane_q5_k); break;
+  case WT_Q6_K: pack_panel(panel, src, n_row, cols, 6, SCALE_6K, 256, 210, lane_q6_k); break;
   case WT_F32: pack_floats(panel, src, n_row, cols, 4); break;
   default: pack_floats(panel, src, n_row, cols, 2); break;
   }
+}
+
+/* Bytes no lane writes must not stay what the memory held before: the rows that pad a panel, the second half of a last group, and a few bytes
+ * of alignment. Wide panels clear only their last group and the 6-bit type its padding. */
+static void clear_unwritten(const gemm_layout *l, uint8_t *panel, size_t panel_bytes, int n_row, int cols) {
+  if (n_row < KERN_PANEL || l->scale == SCALE_NONE) {
+    memset(panel, 0, panel_bytes);
+    return;
+  }
+  size_t group = gemm_group_bytes(l->bits, l->scale);
+  if (cols % (gemm_group(l->scale) * KERN_BLOCK)) memset(panel + panel_bytes - group, 0, group);
+  if (l->scale == SCALE_6K)
+    for (size_t end = group; end <= panel_bytes; end += group) memset(panel + end - 32, 0, 32);
 }
 
 void kern_pack(const kern_mat *w, const void *src, int p0, int p1) {
@@ -230,12 +234,8 @@ void kern_pack(const kern_mat *w, const void *src, int p0, int p1) {
   for (int p = p0; p < p1; p++) {
     uint8_t *panel = (uint8_t *)w->data + (size_t)p * panel_bytes;
     int row = p * KERN_PANEL, n_row = w->rows - row < KERN_PANEL ? w->rows - row : KERN_PANEL;
-    if (n_row < KERN_PANEL) memset(panel, 0, panel_bytes);
-    else { /* the padding behind the scales */
-      size_t used = (size_t)w->cols * KERN_PANEL * (size_t)l->bits / 8 + scale_bytes(l->scale, (size_t)w->cols);
-      memset(panel + used, 0, panel_bytes - used);
-    }
-    pack_one(w->type, panel, (const uint8_t *)src + (size_t)row * row_bytes, n_row, w->cols, l);
+    clear_unwritten(l, panel, panel_bytes, n_row, w->cols);
+    pack_one(w->type, panel, (const uint8_t *)src + (size_t)row * row_bytes, n_row, w->cols);
   }
 }
 
