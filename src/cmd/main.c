@@ -8,6 +8,8 @@
 /* Everything a person can type, in the order --help shows it. Nothing is initialised for a command that was not called: --help is a
  * matter of milliseconds and must stay so. */
 const cmd cmd_table[] = {
+  {&cmd_pull_opts, cmd_pull, "Model files"},
+  {&cmd_models_opts, cmd_models, "Model files"},
   {&cmd_config_opts, cmd_config, "More"},
   {NULL, NULL, NULL},
 };

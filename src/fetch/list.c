@@ -1,0 +1,77 @@
+#include "fetch/job.h"
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+/* What `weir models` shows: the catalogue and, behind it, files that came from the hub or a URL. */
+
+static const char *const state_names[] = {"absent", "partial", "unverified", "verified"};
+
+/* A model of several files is as far as its least complete file. */
+static store_state model_state(const cat_model *m, const char *path, uint64_t *ret_have) {
+  store_state worst = STORE_VERIFIED;
+  bool some = false;
+  *ret_have = 0;
+  for (int i = 0; i < m->n_files; i++) {
+    char file[OS_PATH];
+    uint64_t bytes = 0;
+    if (snprintf(file, sizeof file, m->n_files > 1 ? "%s/%s" : "%s", path, m->files[i].name) >= (int)sizeof file) continue;
+    store_state s = store_look(file, m->files[i].bytes, m->files[i].sha256, &bytes);
+    *ret_have += bytes;
+    some |= s != STORE_ABSENT;
+    if (s < worst) worst = s;
+  }
+  return worst == STORE_ABSENT && some ? STORE_PARTIAL : worst;
+}
+
+static bool add_named(json_t *list, const cat_model *m, const char *dir) {
+  char path[OS_PATH];
+  uint64_t have, total = 0;
+  if (snprintf(path, sizeof path, "%s/%s", dir, m->n_files > 1 ? m->name : m->files->name) >= (int)sizeof path) return true;
+  store_state s = model_state(m, path, &have);
+  for (int i = 0; i < m->n_files; i++) total += m->files[i].bytes;
+  json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:s}", "name", m->name, "title", m->title, "what", m->what, "file", m->files->name, "path",
+    path, "bytes", (json_int_t)total, "sha256", m->files->sha256, "architecture", m->architecture, "weights", m->weights, "licence", m->licence, "state", state_names[s],
+    "have_bytes", (json_int_t)have, "catalogue", m->user ? "user" : "built-in");
+  if (o && m->context) json_object_set_new(o, "context", json_integer(m->context));
+  return o && json_array_append_new(list, o) == 0;
+}
+
+/* Files below `dir` that have a sidecar: `spec` + relative path is the name to ask for them by. */
+static bool add_found(json_t *list, const char *dir, const char *spec, int depth) {
+  DIR *d = depth < 8 ? opendir(dir) : NULL;
+  bool ok = true;
+  if (!d) return true;
+  for (struct dirent *de; ok && (de = readdir(d));) {
+    char path[OS_PATH], name[OS_PATH];
+    struct stat st;
+    uint64_t have;
+    size_t n = strlen(de->d_name);
+    if (de->d_name[0] == '.' || snprintf(path, sizeof path, "%s/%s", dir, de->d_name) >= (int)sizeof path || lstat(path, &st) != 0) continue;
+    if (snprintf(name, sizeof name, "%s%s%s", spec, spec[strlen(spec) - 1] == ':' ? "" : "/", de->d_name) >= (int)sizeof name) continue;
+    if (S_ISDIR(st.st_mode)) { ok = add_found(list, path, name, depth + 1); continue; }
+    if (n < 6 || strcmp(de->d_name + n - 5, ".gguf") != 0) continue;
+    store_state s = store_look(path, 0, "", &have);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:s, s:I, s:s}", "name", name, "file", de->d_name, "path", path, "bytes", (json_int_t)have, "state", state_names[s], "have_bytes",
+      (json_int_t)have, "catalogue", "none");
+    ok = o && json_array_append_new(list, o) == 0;
+  }
+  closedir(d);
+  return ok;
+}
+
+bool fetch_list(json_t **ret, err *e) {
+  catalog *c = NULL;
+  char dir[OS_PATH], sub[OS_PATH];
+  if (!os_dir_models(dir, e) || !catalog_load(&c, e)) return false;
+  json_t *list = json_array();
+  bool ok = list != NULL;
+  for (int i = 0; ok && i < catalog_count(c); i++) ok = add_named(list, catalog_at(c, i), dir);
+  if (ok && snprintf(sub, sizeof sub, "%.4000s/hf", dir) > 0) ok = add_found(list, sub, "hf:", 0);
+  if (ok && snprintf(sub, sizeof sub, "%.4000s/url", dir) > 0) ok = add_found(list, sub, "url:", 0);
+  catalog_free(c);
+  if (!ok) { json_decref(list); return err_set(e, ERR_NOMEM, "out of memory"); }
+  *ret = list;
+  return true;
+}
