@@ -1,28 +1,44 @@
 #include "api/request.h"
 #include "api/dialect.h"
+#include <stdlib.h>
 
 enum { REQUEST_MEM = 256 << 20 };  /* token ids of a 16 MiB body take four times their text at most */
 
 static void defaults(api_request *r, const api_dialect *d) {
-  *r = (api_request){.dialect = d, .model = {"", 0}, .add_generation_prompt = true, .parse_special = true, .add_special = true,
+  *r = (api_request){.refs = 1, .dialect = d, .model = {"", 0}, .add_generation_prompt = true, .parse_special = true, .add_special = true,
     .temperature = NAN, .top_p = NAN, .min_p = NAN, .typical_p = NAN, .presence = NAN, .frequency = NAN, .repetition = NAN, .top_k = API_UNSET,
     .dry_base = 1.75, .dry_allowed_length = 2, .dry_last_n = -1, .n = 1, .n_prompts = 1, .max_tokens = -1, .logprobs = -1};
   arena_init(&r->mem, REQUEST_MEM);
 }
 
-bool api_request_parse(const api_dialect *d, str body, api_request *r, err *e) {
-  defaults(r, d);
+static bool parse(api_request *r, str body, err *e) {
   if (!str_trim(body).n) return err_set(e, ERR_INPUT, "the request body is empty: send a JSON object");
   if (!json_parse(body, &r->doc, e)) return err_prefix(e, "request body");
-  bool ok = json_is_object(r->doc) ? d->parse(r, e)
-                                   : err_set(e, ERR_INPUT, "the request body must be a JSON object, not %s", json_type_name(r->doc));
-  if (!ok) api_request_fini(r);
-  return ok;
+  if (!json_is_object(r->doc)) return err_set(e, ERR_INPUT, "the request body must be a JSON object, not %s", json_type_name(r->doc));
+  return r->dialect->parse(r, e);
 }
 
-void api_request_fini(api_request *r) {
+bool api_request_parse(const api_dialect *d, str body, api_request **ret, err *e) {
+  api_request *r = malloc(sizeof *r);
+  if (!r) return err_set(e, ERR_NOMEM, "out of memory for a request");
+  defaults(r, d);
+  if (!parse(r, body, e)) {
+    api_request_unref(r);
+    return false;
+  }
+  *ret = r;
+  return true;
+}
+
+api_request *api_request_ref(api_request *r) {
+  r->refs++;
+  return r;
+}
+
+void api_request_unref(api_request *r) {
+  if (!r || --r->refs) return;
   json_decref(r->messages);
   json_decref(r->doc);
-  r->messages = r->doc = NULL;
   arena_fini(&r->mem);
+  free(r);
 }

@@ -1,7 +1,7 @@
 /* request.h - one request for text, whatever dialect it came in: prompt or messages, sampling, limits, what the answer must carry.
  * Not HTTP (headers, keys, ids are the server's) and not tokens: a backend turns messages and text into what it runs on.
- * Ownership: owns its JSON document and an arena; every str and array below points into one of them and dies in api_request_fini.
- * Threads: one owner at a time; immutable once parsed, so a backend may read it from another thread until the call ends.
+ * Ownership: shared by reference (server, answer, backend); owns its JSON document and an arena, into which every str and array below points.
+ * Threads: references are taken and dropped on the loop's thread; immutable once started, so a backend may read it from any thread.
  * Failure: parsing is all or nothing; an error names the field in err.param and is ERR_INPUT (wrong) or ERR_UNSUPPORTED (understood, not offered). */
 #ifndef API_REQUEST_H
 #define API_REQUEST_H
@@ -32,6 +32,7 @@ typedef struct api_prompt {
 typedef struct api_bias { int32_t token; float bias; } api_bias;
 
 typedef struct api_request {
+  int refs;
   arena mem;
   json_t *doc;
   const struct api_dialect *dialect;
@@ -68,6 +69,8 @@ typedef struct api_request {
   bool echo;                 /* the prompt's text (and log-probabilities) come first */
   bool stream, include_usage, continuous_usage;
 
+  int64_t accepted;          /* clock_now() when the whole request had been read; the server's */
+  int64_t now;               /* wall clock, Unix seconds: what a template's strftime_now sees; the server's */
   str user;
   char ignored[1024];        /* names of fields that were accepted and have no effect, comma separated */
 } api_request;
@@ -75,7 +78,8 @@ typedef struct api_request {
 /* Number of choices a backend produces: prompts times best_of. Choice i belongs to prompt i / best_of. */
 static inline int api_n_choices(const api_request *r) { return r->n_prompts * r->best_of; }
 
-/* Parses `body` in the given dialect. On failure *r holds nothing that needs freeing. */
-bool api_request_parse(const struct api_dialect *d, str body, api_request *r, err *e);
-void api_request_fini(api_request *r);
+/* Parses `body` in the given dialect; the caller holds the one reference. */
+bool api_request_parse(const struct api_dialect *d, str body, api_request **ret, err *e);
+api_request *api_request_ref(api_request *r);
+void api_request_unref(api_request *r);     /* NULL is allowed */
 #endif

@@ -1,0 +1,78 @@
+#include "serve/keys.h"
+#include "base/hash.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+enum { KEYS_MAX = 10000, KEY_LEAST = 8, KEY_MOST = 512 };
+
+struct keys { int n, cap; uint8_t (*digest)[32]; };
+
+static bool add_key(keys *k, str line, const char *path, int no, err *e) {
+  if (line.n < KEY_LEAST || line.n > KEY_MOST)
+    return err_param(e, ERR_INPUT, "api-key-file", "%s line %d: a key has %d to %d characters, this one %zu", path, no, KEY_LEAST, KEY_MOST, line.n);
+  for (size_t i = 0; i < line.n; i++)
+    if ((unsigned char)line.p[i] <= 0x20 || (unsigned char)line.p[i] >= 0x7f)
+      return err_param(e, ERR_INPUT, "api-key-file", "%s line %d: a key has no blanks and only ASCII characters", path, no);
+  if (k->n == KEYS_MAX) return err_param(e, ERR_INPUT, "api-key-file", "%s holds more than %d keys", path, KEYS_MAX);
+  if (k->n == k->cap) {
+    int cap = k->cap ? k->cap * 2 : 8;
+    void *p = realloc(k->digest, sizeof *k->digest * (size_t)cap);
+    if (!p) return err_set(e, ERR_NOMEM, "out of memory reading %s", path);
+    k->digest = p;
+    k->cap = cap;
+  }
+  sha256_once(line.p, line.n, k->digest[k->n++]);
+  return true;
+}
+
+bool keys_load(const char *path, keys **ret, err *e) {
+  FILE *f = fopen(path, "re");
+  if (!f) return err_errno(e, errno, "cannot open the key file %s", path);
+  keys *k = calloc(1, sizeof *k);
+  char *line = NULL;
+  size_t cap = 0;
+  ssize_t n;
+  bool ok = k || err_set(e, ERR_NOMEM, "out of memory reading %s", path);
+  for (int no = 1; ok && (n = getline(&line, &cap, f)) >= 0; no++) {
+    str s = str_trim((str){line, (size_t)n});
+    if (s.n && s.p[0] != '#') ok = add_key(k, s, path, no, e);
+  }
+  if (ok && ferror(f)) ok = err_errno(e, errno, "cannot read the key file %s", path);
+  if (ok && !k->n) ok = err_param(e, ERR_INPUT, "api-key-file", "the key file %s holds no key: write one per line", path);
+  if (line) explicit_bzero(line, cap);
+  free(line);
+  fclose(f);
+  if (ok) *ret = k;
+  else keys_free(k);
+  return ok;
+}
+
+void keys_free(keys *k) {
+  if (!k) return;
+  free(k->digest);
+  free(k);
+}
+
+int keys_count(const keys *k) { return k->n; }
+
+/* Digests are compared, all of them and to their ends, so that time tells nothing about how much of which key was right. */
+static bool known(const keys *k, str key) {
+  uint8_t d[32];
+  unsigned any = 0;
+  sha256_once(key.p, key.n, d);
+  for (int i = 0; i < k->n; i++) {
+    unsigned diff = 0;
+    for (int j = 0; j < 32; j++) diff |= (unsigned)(d[j] ^ k->digest[i][j]);
+    any |= (diff - 1) >> 31; /* 1 only when diff is 0 */
+  }
+  return any != 0;
+}
+
+bool keys_check(const keys *k, str authorization, str x_api_key, err *e) {
+  str key = str_trim(x_api_key);
+  if (authorization.n > 7 && !strncasecmp(authorization.p, "Bearer ", 7)) key = str_trim((str){authorization.p + 7, authorization.n - 7});
+  if (!key.n) return err_set(e, ERR_AUTH, "no API key was sent: use the header 'Authorization: Bearer KEY' or 'x-api-key: KEY'");
+  return known(k, key) || err_set(e, ERR_AUTH, "the API key is not known to this server");
+}

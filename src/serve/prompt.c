@@ -1,0 +1,71 @@
+#include "serve/prompt.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *special_text(const model *m, int id, char out[256]) {
+  char scratch[8];
+  out[0] = 0;
+  if (id < 0) return out;
+  str s = tok_piece(m->tok, id, true, scratch);
+  if (s.n < 256) {
+    memcpy(out, s.p, s.n);
+    out[s.n] = 0;
+  }
+  return out;
+}
+
+bool prompt_render(const model *m, const prompt_chat *c, chat_text *ret, err *e) {
+  char bos[256], eos[256];
+  if (!m->chat) {
+    if (m->chat_err.code) return err_param(e, ERR_UNSUPPORTED, "messages", "this model's chat template cannot be used: %.400s", m->chat_err.msg);
+    return err_param(e, ERR_UNSUPPORTED, "messages", "this model has no chat template: use /v1/completions with the exact prompt");
+  }
+  chat_vars v = {.messages = c->messages, .tools = c->tools, .extra = c->kwargs, .bos = special_text(m, tok_bos(m->tok), bos),
+    .eos = special_text(m, tok_eos(m->tok), eos), .add_generation_prompt = c->add_generation_prompt, .now = c->now};
+  if (!chat_render(m->chat, &v, ret, e)) return err_prefix(e, "chat template");
+  return true;
+}
+
+bool prompt_chat_ids(const model *m, const prompt_chat *c, tok_ids *ret, err *e) {
+  chat_text t = {0};
+  if (!prompt_render(m, c, &t, e)) return false;
+  bool ok = tok_encode(m->tok, buf_view(&t.text), t.trust, true, true, ret, e);
+  chat_text_fini(&t);
+  return ok;
+}
+
+bool prompt_check_ids(const model *m, const int32_t *ids, int n, const char *path, err *e) {
+  int vocab = tok_count(m->tok);
+  for (int i = 0; i < n; i++) {
+    if (ids[i] >= 0 && ids[i] < vocab) continue;
+    char at[96];
+    snprintf(at, sizeof at, "%.64s[%d]", path, i);
+    return err_param(e, ERR_INPUT, at, "'%s' is %d: this model's token ids end at %d", at, ids[i], vocab - 1);
+  }
+  return true;
+}
+
+static bool copy_ids(const model *m, const api_prompt *p, const char *path, tok_ids *ret, err *e) {
+  if (!prompt_check_ids(m, p->ids, p->n_ids, path, e)) return false;
+  int32_t *v = malloc(sizeof *v * (size_t)p->n_ids);
+  if (!v) return err_set(e, ERR_NOMEM, "out of memory for a prompt of %d tokens", p->n_ids);
+  memcpy(v, p->ids, sizeof *v * (size_t)p->n_ids);
+  *ret = (tok_ids){v, p->n_ids, p->n_ids};
+  return true;
+}
+
+bool prompt_ids(const model *m, const api_request *r, int i, tok_ids *ret, err *e) {
+  if (r->messages) {
+    prompt_chat c = {r->messages, NULL, r->template_kwargs, r->add_generation_prompt, r->now};
+    return prompt_chat_ids(m, &c, ret, e);
+  }
+  const api_prompt *p = &r->prompts[i];
+  char path[48];
+  snprintf(path, sizeof path, r->n_prompts > 1 ? "prompt[%d]" : "prompt", i);
+  if (p->ids) return copy_ids(m, p, path, ret, e);
+  if (!tok_encode(m->tok, p->text, NULL, r->parse_special, r->add_special, ret, e)) return err_prefix(e, "'%s'", path);
+  if (ret->n) return true;
+  free(ret->v);
+  *ret = (tok_ids){0};
+  return err_param(e, ERR_INPUT, path, "'%s' is empty: at least one token is needed", path);
+}
