@@ -165,6 +165,13 @@ static void fit_mixed_chunk(engine *en, int rows, int64_t ns) {
   en->sched.mixed_chunk = fit < 16 ? 16 : fit > en->sched.chunk ? en->sched.chunk : (int)fit;
 }
 
+/* Index into eng_gauges.step_sizes. */
+static int step_size(int rows) {
+  int i = 0;
+  for (int most = 1; rows > most && i < ENG_STEP_SIZES - 1; i++) most = most == 1 ? 8 : most * 2;
+  return i;
+}
+
 static void step(engine *en, int rows) {
   sched *sc = &en->sched;
   int64_t t0 = clock_now();
@@ -201,6 +208,7 @@ static void step(engine *en, int rows) {
   pthread_mutex_lock(&en->mu);
   en->g.steps++;
   en->g.step_tokens += (uint64_t)rows;
+  en->g.step_sizes[step_size(rows)]++;
   en->g.prompt_tokens += prompt;
   en->g.output_tokens += drawn;
   pthread_mutex_unlock(&en->mu);

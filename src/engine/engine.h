@@ -74,7 +74,7 @@ typedef struct eng_event {
   str text;                            /* whole code points, stop strings never leak; may be empty when tokens is not */
   const eng_token *tokens; int n_tokens;
   eng_finish finish;                   /* DONE */
-  const eng_stats *stats;              /* DONE */
+  const eng_stats *stats;              /* what is known so far; DONE: whole */
   const err *error;                    /* DONE with ENG_ERROR */
 } eng_event;
 
@@ -102,11 +102,13 @@ bool engine_submit(engine *en, const eng_req *r, eng_ticket **ret, err *e);
 void engine_cancel(eng_ticket *t);     /* any thread, any number of times; work stops within one step */
 void eng_ticket_free(eng_ticket *t);   /* does not cancel */
 
+enum { ENG_STEP_SIZES = 14 };
 typedef struct eng_gauges {            /* a snapshot; counters since the start */
   int running, waiting;
   int pages_total, pages_used;         /* used: referenced by a running sequence */
   uint64_t prompt_tokens, output_tokens, cached_queries, cached_hits, preemptions, steps, step_tokens;
   uint64_t weight_bytes, kv_bytes, scratch_bytes;
+  uint64_t step_sizes[ENG_STEP_SIZES];   /* steps by tokens computed: at most 1, 8, 16, 32, ... 16,384, more */
 } eng_gauges;
 void engine_gauges(engine *en, eng_gauges *g);
 int engine_ctx(const engine *en);

@@ -23,6 +23,16 @@ static void list_append(kv_pool *k, int32_t id) {
   k->n_free++;
 }
 
+static void list_prepend(kv_pool *k, int32_t id) {
+  kv_page *p = &k->pages[id];
+  p->next = k->head;
+  p->prev = -1;
+  if (k->head >= 0) k->pages[k->head].prev = id;
+  else k->tail = id;
+  k->head = id;
+  k->n_free++;
+}
+
 static uint32_t slot_of(const kv_pool *k, const uint8_t h[32]) {
   uint32_t v;
   memcpy(&v, h, 4);
@@ -164,7 +174,14 @@ void kv_publish(kv_pool *k, kv_table *t, const int32_t *tokens, int n_computed) 
     chain_next(k, t->chain, tokens + t->n_hashed * page, t->chain);
     int32_t id = t->pages[t->n_hashed++];
     kv_page *p = &k->pages[id];
-    if (p->hashed || index_find(k, t->chain) >= 0) continue;  /* the same prefix computed twice at once: the first one stays */
+    if (p->hashed) continue;
+    int32_t twin = index_find(k, t->chain);
+    if (twin >= 0 && k->pages[twin].refs > 0) continue;  /* computed twice at once: the first one stays */
+    if (twin >= 0) {                                     /* an idle copy gives its place to the one in use, and is the next to be taken */
+      index_remove(k, twin);
+      list_remove(k, twin);
+      list_prepend(k, twin);
+    }
     memcpy(p->hash, t->chain, 32);
     index_add(k, id);
   }

@@ -37,7 +37,7 @@ static void give(seq *s, size_t n, bool all) {
     k++;
   }
   if (n || k) {
-    eng_event ev = {.kind = ENG_TEXT, .text = {s->pend.p, n}, .tokens = s->report, .n_tokens = k};
+    eng_event ev = {.kind = ENG_TEXT, .text = {s->pend.p, n}, .tokens = s->report, .n_tokens = k, .stats = &s->st};
     s->req.on_event(s->req.ctx, &ev);
   }
   if (k) {
@@ -104,7 +104,7 @@ bool out_token(seq *s, const model *m, int32_t token, const out_lp *lp, eng_fini
 }
 
 void out_prompt(seq *s) {
-  eng_event ev = {.kind = ENG_PROMPT, .tokens = s->prompt_lp, .n_tokens = s->n_prompt};
+  eng_event ev = {.kind = ENG_PROMPT, .tokens = s->prompt_lp, .n_tokens = s->n_prompt, .stats = &s->st};
   s->prompt_given = true;
   s->req.on_event(s->req.ctx, &ev);
 }
