@@ -133,6 +133,24 @@ static void write_engine(const metrics *m, const metrics_state *s, buf *out) {
   }
 }
 
+/* The engine counts its steps by size itself, in vLLM's buckets. */
+static void write_steps(const metrics_state *s, buf *out) {
+  uint64_t sum = 0;
+  head("vllm:iteration_tokens_total", "histogram", "Tokens computed in one step.", out);
+  for (int i = 0, most = 1; i < ENG_STEP_SIZES; i++, most = most == 1 ? 8 : most * 2) {
+    sum += s->g.step_sizes[i];
+    buf_puts(out, "vllm:iteration_tokens_total_bucket{");
+    engine_labels(s, out);
+    if (i < ENG_STEP_SIZES - 1) buf_printf(out, ",le=\"%d\"} %llu\n", most, (unsigned long long)sum);
+    else buf_printf(out, ",le=\"+Inf\"} %llu\n", (unsigned long long)sum);
+  }
+  buf_puts(out, "vllm:iteration_tokens_total_sum{");
+  engine_labels(s, out);
+  buf_printf(out, "} %llu\nvllm:iteration_tokens_total_count{", (unsigned long long)s->g.step_tokens);
+  engine_labels(s, out);
+  buf_printf(out, "} %llu\n", (unsigned long long)s->g.steps);
+}
+
 static void write_own(const metrics *m, const metrics_state *s, buf *out) {
   head("weir_requests_total", "counter", "Requests answered.", out);
   for (int i = 0; i < m->n_routes; i++) {
@@ -151,8 +169,6 @@ static void write_own(const metrics *m, const metrics_state *s, buf *out) {
   head("weir_bytes", "gauge", "Memory held, by subsystem.", out);
   buf_printf(out, "weir_bytes{subsystem=\"weights\"} %llu\nweir_bytes{subsystem=\"kv\"} %llu\nweir_bytes{subsystem=\"scratch\"} %llu\n",
     (unsigned long long)s->g.weight_bytes, (unsigned long long)s->g.kv_bytes, (unsigned long long)s->g.scratch_bytes);
-  plain("weir_engine_steps_total", "counter", "Steps the engine has run.", (double)s->g.steps, out);
-  plain("weir_engine_step_tokens_total", "counter", "Tokens computed in those steps.", (double)s->g.step_tokens, out);
   plain("weir_replicas_ready", "gauge", "Replicas that can take requests.", s->ready, out);
   plain("weir_replicas_desired", "gauge", "Replicas wanted.", 1, out);
   plain("process_resident_memory_max_bytes", "gauge", "Peak resident memory of the process.", (double)os_rss_peak(), out);
@@ -161,5 +177,6 @@ static void write_own(const metrics *m, const metrics_state *s, buf *out) {
 void metrics_write(const metrics *m, const metrics_state *s, buf *out) {
   write_engine(m, s, out);
   for (int h = 0; h < HIST_COUNT; h++) write_hist(m, h, s, out);
+  write_steps(s, out);
   write_own(m, s, out);
 }

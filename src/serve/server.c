@@ -27,12 +27,12 @@ struct server {
 /* ---- paths ---- */
 
 typedef struct server_route {
-  const char *method, *path;
-  enum { AT_ROOT = 1, AT_V1 = 2, AT_BOTH = 3 } at;
+  const char *method, *path; /* path: also the label in metrics and logs */
+  void (*handle)(server *s, http_req *r, const struct server_route *t, str rest);
+  bool both;                 /* under /v1 as well */
   bool open;                 /* needs no key */
   bool early;                /* answers while the model is loading */
   bool prefix;               /* the path goes on: /v1/models/{id} */
-  void (*handle)(server *s, http_req *r, const struct server_route *t, str rest);
   const api_dialect *dialect;
 } server_route;
 
@@ -48,33 +48,31 @@ static void on_detokenize(server *s, http_req *r, const server_route *t, str res
 static void on_template(server *s, http_req *r, const server_route *t, str rest) { (void)rest; tokens_start(s, r, t->path, TOKENS_TEMPLATE); }
 
 static const server_route routes[] = {
-  {"POST", "/chat/completions", AT_V1, false, false, false, on_text, &api_openai_chat},
-  {"POST", "/completions", AT_V1, false, false, false, on_text, &api_openai_completions},
-  {"GET", "/models", AT_V1, false, false, false, on_models, NULL},
-  {"GET", "/models/", AT_V1, false, false, true, on_model, NULL},
-  {"POST", "/tokenize", AT_BOTH, false, false, false, on_tokenize, NULL},
-  {"POST", "/detokenize", AT_BOTH, false, false, false, on_detokenize, NULL},
-  {"POST", "/apply-template", AT_BOTH, false, false, false, on_template, NULL},
-  {"GET", "/health", AT_ROOT, true, true, false, on_health, NULL},
-  {"GET", "/ready", AT_ROOT, true, true, false, on_ready, NULL},
-  {"GET", "/metrics", AT_ROOT, false, true, false, on_metrics, NULL},
+  {"POST", "/v1/chat/completions", on_text, .dialect = &api_openai_chat},
+  {"POST", "/v1/completions", on_text, .dialect = &api_openai_completions},
+  {"GET", "/v1/models", on_models},
+  {"GET", "/v1/models/", on_model, .prefix = true},
+  {"POST", "/tokenize", on_tokenize, .both = true},
+  {"POST", "/detokenize", on_detokenize, .both = true},
+  {"POST", "/apply-template", on_template, .both = true},
+  {"GET", "/health", on_health, .open = true, .early = true},
+  {"GET", "/ready", on_ready, .open = true, .early = true},
+  {"GET", "/metrics", on_metrics, .early = true},
 };
 
 static bool method_fits(const server_route *t, str method) { return str_is(method, t->method) || (!strcmp(t->method, "GET") && str_is(method, "HEAD")); }
 
 /* The route for a path; *ret_rest is what follows a prefix. NULL with ERR_NOT_FOUND, or ERR_METHOD when only the method is wrong. */
 static const server_route *find_route(http_req *r, str *ret_rest, err *e) {
-  str path = http_path(r), method = http_method(r), tail = path;
-  bool v1 = str_starts(path, STR("/v1/"));
+  str path = http_path(r), method = http_method(r), bare = path;
   const char *allow = NULL;
-  if (v1) tail = (str){path.p + 3, path.n - 3};
+  if (str_starts(path, STR("/v1/"))) bare = (str){path.p + 3, path.n - 3};
   for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
     const server_route *t = &routes[i];
-    if (!(t->at & (v1 ? AT_V1 : AT_ROOT))) continue;
-    bool hit = t->prefix ? str_starts(tail, str_c(t->path)) && tail.n > strlen(t->path) : str_is(tail, t->path);
-    if (!hit) continue;
+    str p = t->both ? bare : path, want = str_c(t->path);
+    if (!(t->prefix ? str_starts(p, want) && p.n > want.n : str_eq(p, want))) continue;
     if (!method_fits(t, method)) { allow = t->method; continue; }
-    *ret_rest = (str){tail.p + strlen(t->path), tail.n - strlen(t->path)};
+    *ret_rest = (str){p.p + want.n, p.n - want.n};
     return t;
   }
   if (allow) {
