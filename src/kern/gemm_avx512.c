@@ -11,8 +11,6 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { AHEAD = 2048 }; /* bytes the weight stream is prefetched ahead of its use; it runs on into the next panel */
-
 /* ---- activations ------------------------------------------------------------------------------------------------------------------ */
 
 INLINE void act_block(const float *x, int8_t *q, float *d, float *s, int32_t *z) {
@@ -36,14 +34,6 @@ INLINE void act_block(const float *x, int8_t *q, float *d, float *s, int32_t *z)
   z[1] = _mm512_reduce_add_epi32(b);
   *d = absmax / 127.0f;
   *s = *d * (float)(z[0] + z[1]);
-}
-
-void act_quant_avx512(kern_act *a, int row, const float *x) {
-  size_t r = (size_t)row, blocks = (size_t)a->k / KERN_BLOCK;
-  int8_t *q = a->q + r * kern_act_ldq(a->k);
-  float *d = a->d + r * blocks, *s = a->s + r * blocks;
-  int32_t *z = a->z + r * blocks * 2;
-  for (size_t b = 0; b < blocks; b++) act_block(x + 32 * b, q + 32 * b, d + b, s + b, z + 2 * b);
 }
 
 /* ---- one packed block of 32 along K --------------------------------------------------------------------------------------------------- */
@@ -113,7 +103,7 @@ INLINE void load_scales(gemm_scale kind, const uint8_t *scales, int b, block *o)
 }
 
 INLINE void prefetch_block(int bits, gemm_scale kind, const uint8_t *panel, int b) {
-  const char *at = (const char *)panel + gemm_about_at(bits, kind, b) + AHEAD;
+  const char *at = (const char *)panel + gemm_about_at(bits, kind, b) + GEMM_AHEAD;
 #pragma GCC unroll 9
   for (int i = 0; i <= bits; i++) _mm_prefetch(at + 64 * i, _MM_HINT_T0);
 }
@@ -242,76 +232,6 @@ INLINE void piece_fma(const float *w, size_t w_step, const float *x, size_t x_st
   for (int j = 0; j < n; j++) _mm512_store_ps(out + KERN_PANEL * j, acc[j]);
 }
 
-static void piece_columns(const float *w, int n_k, const float *x, size_t ldx, int n, float *out) {
-  for (; n >= 8; n -= 8, x += 8 * ldx, out += 8 * KERN_PANEL) piece_fma(w, 0, x, ldx, n_k, 8, out);
-  if (n >= 4) {
-    piece_fma(w, 0, x, ldx, n_k, 4, out);
-    n -= 4, x += 4 * ldx, out += 4 * KERN_PANEL;
-  }
-  for (; n; n--, x += ldx, out += KERN_PANEL) piece_fma(w, 0, x, ldx, n_k, 1, out);
-}
-
-static void piece_panels(const float *w, size_t w_step, int n_k, const float *x, int n, float *out) {
-  if (n == GEMM_PANELS) piece_fma(w, w_step, x, 0, n_k, GEMM_PANELS, out);
-  else
-    for (int j = 0; j < n; j++) piece_fma(w + (size_t)j * w_step, 0, x, 0, n_k, 1, out + KERN_PANEL * j);
-}
-
-/* A piece of one panel as F32: where it is, or converted into buf. */
-typedef const float *piece_fn(const uint8_t *panel, int k, int k0, int n_k, float *buf);
-
-INLINE void tile_f32(piece_fn *piece, const uint8_t *panel, size_t panel_bytes, int n_panel, int k, const gemm_cols *c, float *out) {
-  float buf[GEMM_PANELS][KERN_BLOCK * KERN_PANEL] __attribute__((aligned(64)));
-  memset(out, 0, (size_t)(n_panel * c->n) * KERN_PANEL * sizeof *out);
-  for (int k0 = 0; k0 < k; k0 += KERN_BLOCK) {
-    int n_k = k - k0 < KERN_BLOCK ? k - k0 : KERN_BLOCK;
-    const float *w = piece(panel, k, k0, n_k, buf[0]);
-    if (n_panel == 1) {
-      piece_columns(w, n_k, c->x + k0, c->ldx, c->n, out);
-      continue;
-    }
-    for (int p = 1; p < n_panel; p++) piece(panel + (size_t)p * panel_bytes, k, k0, n_k, buf[p]);
-    piece_panels(w, w == buf[0] ? KERN_BLOCK * KERN_PANEL : panel_bytes / sizeof(float), n_k, c->x + k0, n_panel, out);
-  }
-}
-
-/* ---- one pair of tiles per type ------------------------------------------------------------------------------------------------------------ */
-
-INLINE const float *piece_F32(const uint8_t *panel, int k, int k0, int n_k, float *buf) {
-  (void)k, (void)n_k, (void)buf;
-  return (const float *)(const void *)panel + (size_t)k0 * KERN_PANEL;
-}
-INLINE const float *piece_F16(const uint8_t *panel, int k, int k0, int n_k, float *buf) {
-  (void)k;
-  piece_halves(false, panel + (size_t)k0 * 32, n_k, buf);
-  return buf;
-}
-INLINE const float *piece_BF16(const uint8_t *panel, int k, int k0, int n_k, float *buf) {
-  (void)k;
-  piece_halves(true, panel + (size_t)k0 * 32, n_k, buf);
-  return buf;
-}
-
-#define F32_TILE(id, ...)                                                                                                                        \
-  static void f32_##id(const uint8_t *panel, size_t panel_bytes, int n_panel, int k, const gemm_cols *c, float *out) {                          \
-    tile_f32(piece_##id, panel, panel_bytes, n_panel, k, c, out);                                                                                \
-  }
-#define QUANT_TILES(id, bits, zero, kind)                                                                                                        \
-  static void q8_##id(const uint8_t *panel, size_t panel_bytes, int n_panel, int k, const gemm_cols *c, float *out) {                           \
-    (void)panel_bytes, (void)n_panel;                                                                                                            \
-    tile_q8(bits, zero, kind, panel, k, c, out);                                                                                                 \
-  }                                                                                                                                              \
-  static const float *piece_##id(const uint8_t *panel, int k, int k0, int n_k, float *buf) {                                                    \
-    (void)k, (void)n_k;                                                                                                                             \
-    piece_quants(bits, zero, kind, panel, k0 / KERN_BLOCK, buf);                                                                                 \
-    return buf;                                                                                                                                  \
-  }                                                                                                                                              \
-  F32_TILE(id)
-GEMM_QUANTS(QUANT_TILES)
-GEMM_FLOATS(F32_TILE)
-
-#define Q8_ENTRY(id, bits, zero, kind) [WT_##id] = q8_##id,
-#define F32_ENTRY(id, ...) [WT_##id] = f32_##id,
-static const gemm_tiles tiles = {.q8 = {GEMM_QUANTS(Q8_ENTRY)}, .f32 = {GEMM_QUANTS(F32_ENTRY) GEMM_FLOATS(F32_ENTRY)}};
-
-void gemm_avx512(const kern_mat *w, const kern_act *a, int n, int p0, int p1, float *y, int ldy) { gemm_run(&tiles, w, a, n, p0, p1, y, ldy); }
+#define GEMM_ISA avx512
+#define GEMM_CHAINS 8
+#include "kern/gemm_body.inc"

@@ -39,14 +39,6 @@ static void act_block(const float *x, int8_t *q, float *d, float *s, int32_t *z)
   *s = *d * (float)(z[0] + z[1]);
 }
 
-void act_quant_ref(kern_act *a, int row, const float *x) {
-  size_t r = (size_t)row, blocks = (size_t)a->k / KERN_BLOCK;
-  int8_t *q = a->q + r * kern_act_ldq(a->k);
-  float *d = a->d + r * blocks, *s = a->s + r * blocks;
-  int32_t *z = a->z + r * blocks * 2;
-  for (size_t b = 0; b < blocks; b++) act_block(x + 32 * b, q + 32 * b, d + b, s + b, z + 2 * b);
-}
-
 /* ---- one packed block of 32 along K --------------------------------------------------------------------------------------------------- */
 
 /* Its quants, unsigned: u[k][row]. */
@@ -123,68 +115,32 @@ INLINE void tile_q8(int bits, int zero, gemm_scale kind, const uint8_t *panel, i
 
 /* ---- F32 activations: w[k] as dequant_row gives it, one accumulator per output, k ascending ---------------------------------------------- */
 
-static void piece_fma(float w[][KERN_PANEL], int n_k, const gemm_cols *c, int k0, float *out) {
-  for (int i = 0; i < c->n; i++)
-    for (int k = 0; k < n_k; k++)
-      for (int r = 0; r < KERN_PANEL; r++) out[i * KERN_PANEL + r] = fmaf(w[k][r], c->x[(size_t)i * c->ldx + (size_t)(k0 + k)], out[i * KERN_PANEL + r]);
-}
-
-INLINE void tile_f32(int bits, int zero, gemm_scale kind, const uint8_t *panel, int k, const gemm_cols *c, float *out) {
-  memset(out, 0, (size_t)c->n * KERN_PANEL * sizeof *out);
-  for (int b = 0; b < k / KERN_BLOCK; b++) {
-    uint8_t u[KERN_BLOCK][KERN_PANEL];
-    float w[KERN_BLOCK][KERN_PANEL];
-    block_scales s;
-    block_quants(bits, panel + gemm_quants_at(bits, kind, b), u);
-    block_scale(kind, panel + gemm_scales_at(bits, kind, b), b, &s);
-    for (int j = 0; j < KERN_BLOCK; j++)
-      for (int r = 0; r < KERN_PANEL; r++) {
-        float d = kind == SCALE_6K ? s.d[r] * (float)s.sc[j / 16][r] : s.d[r];
-        w[j][r] = d * (float)(u[j][r] - zero);
-        if (kind == SCALE_DM || kind == SCALE_K) w[j][r] += s.m[r];
-      }
-    piece_fma(w, KERN_BLOCK, c, 32 * b, out);
-  }
-}
-
-INLINE void tile_float(wtype t, const uint8_t *panel, size_t panel_bytes, int n_panel, int k, const gemm_cols *c, float *out) {
-  memset(out, 0, (size_t)n_panel * (size_t)c->n * KERN_PANEL * sizeof *out);
-  for (int p = 0; p < n_panel; p++, panel += panel_bytes, out += c->n * KERN_PANEL)
-    for (int k0 = 0; k0 < k; k0 += KERN_BLOCK) {
-      float w[KERN_BLOCK][KERN_PANEL];
-      int n_k = k - k0 < KERN_BLOCK ? k - k0 : KERN_BLOCK;
-      size_t at = (size_t)k0 * KERN_PANEL;
-      for (int i = 0; i < n_k * KERN_PANEL; i++) {
-        uint16_t h;
-        if (t == WT_F32) memcpy(&w[i / KERN_PANEL][i % KERN_PANEL], panel + 4 * (at + (size_t)i), 4);
-        else {
-          memcpy(&h, panel + 2 * (at + (size_t)i), 2);
-          w[i / KERN_PANEL][i % KERN_PANEL] = t == WT_F16 ? f32_of_f16(h) : f32_of_bf16(h);
-        }
-      }
-      piece_fma(w, n_k, c, k0, out);
+INLINE void piece_quants(int bits, int zero, gemm_scale kind, const uint8_t *panel, int b, float *w) {
+  uint8_t u[KERN_BLOCK][KERN_PANEL];
+  block_scales s;
+  block_quants(bits, panel + gemm_quants_at(bits, kind, b), u);
+  block_scale(kind, panel + gemm_scales_at(bits, kind, b), b, &s);
+  for (int k = 0; k < KERN_BLOCK; k++)
+    for (int r = 0; r < KERN_PANEL; r++) {
+      float d = kind == SCALE_6K ? s.d[r] * (float)s.sc[k / 16][r] : s.d[r], v = d * (float)(u[k][r] - zero);
+      w[k * KERN_PANEL + r] = kind == SCALE_DM || kind == SCALE_K ? v + s.m[r] : v;
     }
 }
 
-/* ---- one pair of tiles per type ------------------------------------------------------------------------------------------------------------ */
-
-#define QUANT_TILES(id, bits, zero, kind)                                                                                                        \
-  static void q8_##id(const uint8_t *panel, size_t panel_bytes, int n_panel, int k, const gemm_cols *c, float *out) {                           \
-    (void)panel_bytes, (void)n_panel;                                                                                                            \
-    tile_q8(bits, zero, kind, panel, k, c, out);                                                                                                 \
-  }                                                                                                                                              \
-  static void f32_##id(const uint8_t *panel, size_t panel_bytes, int n_panel, int k, const gemm_cols *c, float *out) {                          \
-    for (int p = 0; p < n_panel; p++, out += c->n * KERN_PANEL) tile_f32(bits, zero, kind, panel + (size_t)p * panel_bytes, k, c, out);         \
+INLINE void piece_halves(bool brain, const uint8_t *p, int n_k, float *w) {
+  for (int i = 0; i < n_k * KERN_PANEL; i++) {
+    uint16_t h;
+    memcpy(&h, p + 2 * i, 2);
+    w[i] = brain ? f32_of_bf16(h) : f32_of_f16(h);
   }
-GEMM_QUANTS(QUANT_TILES)
-#define FLOAT_TILES(id, bytes)                                                                                                                   \
-  static void f32_##id(const uint8_t *panel, size_t panel_bytes, int n_panel, int k, const gemm_cols *c, float *out) {                          \
-    tile_float(WT_##id, panel, panel_bytes, n_panel, k, c, out);                                                                                 \
-  }
-GEMM_FLOATS(FLOAT_TILES)
+}
 
-#define Q8_ENTRY(id, bits, zero, kind) [WT_##id] = q8_##id,
-#define F32_ENTRY(id, ...) [WT_##id] = f32_##id,
-static const gemm_tiles tiles = {.q8 = {GEMM_QUANTS(Q8_ENTRY)}, .f32 = {GEMM_QUANTS(F32_ENTRY) GEMM_FLOATS(F32_ENTRY)}};
+INLINE void piece_fma(const float *w, size_t w_step, const float *x, size_t x_step, int n_k, int n, float *out) {
+  for (int j = 0; j < n; j++, w += w_step, x += x_step, out += KERN_PANEL)
+    for (int k = 0; k < n_k; k++)
+      for (int r = 0; r < KERN_PANEL; r++) out[r] = fmaf(w[k * KERN_PANEL + r], x[k], out[r]);
+}
 
-void gemm_ref(const kern_mat *w, const kern_act *a, int n, int p0, int p1, float *y, int ldy) { gemm_run(&tiles, w, a, n, p0, p1, y, ldy); }
+#define GEMM_ISA ref
+#define GEMM_CHAINS 4
+#include "kern/gemm_body.inc"

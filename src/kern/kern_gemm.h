@@ -31,7 +31,8 @@ typedef enum gemm_scale {
 
 enum { GEMM_N_TYPES = 32,           /* wtype values of the types above are smaller */
        GEMM_TILE = 32,              /* columns one tile call takes at most */
-       GEMM_PANELS = 4 };           /* panels one tile call takes at most */
+       GEMM_PANELS = 4,             /* panels one tile call takes at most */
+       GEMM_AHEAD = 4096 };         /* bytes the weight stream is prefetched ahead of its use; it runs on into the next panel */
 
 typedef struct gemm_layout {
   wtype type;
