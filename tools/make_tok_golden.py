@@ -16,7 +16,8 @@ FAMILY.vocab.gz (gpt2, llama3), in the form a GGUF file has them:
     "WVOC1\\n"  varint tokens, per token: byte type (1 normal, 3 control, 4 user-defined), varint bytes, UTF-8;  varint merges, per merge: varint bytes, UTF-8
 
 Unicode versions: Python's tables are 14.0, PCRE2's 14 to 16, the reference's 16. Code points on whose class Python and the reference do not agree (those
-assigned since) are left out; unassigned ones are kept where both call them unassigned.
+assigned since) are left out; unassigned ones are kept where both call them unassigned. The reference's normal form C (qwen2) knows an older Unicode
+still: marks it takes for starters, and letters it does not compose, are left out too. On those our normal form is the current one.
 """
 import argparse, gzip, io, os, random, sys, unicodedata
 
@@ -53,9 +54,16 @@ def agreed():
         for _, (a, b) in marked:
             left[a:b] = b"\x01" * (b - a)
         exact[cls] = left
-    ok = [cps[i] for i in range(len(cps)) if all((not exact[c][i]) == is_cls(i, c) for c in exact)]
-    print(f"  code points: {len(cps)}, agreed {len(ok)}, left out {len(cps) - len(ok)}", file=sys.stderr)
-    return set(ok)
+    ok = {cps[i] for i in range(len(cps)) if all((not exact[c][i]) == is_cls(i, c) for c in exact)}
+    nfc = normalizers.NFC().normalize_str
+    stale = {c for c in ok if unicodedata.category(chr(c))[0] in "LMN" and not normal_form_agreed(chr(c), nfc)}
+    print(f"  code points: {len(cps)}; {len(cps) - len(ok)} left out for their class, {len(stale)} for their normal form", file=sys.stderr)
+    return ok - stale
+
+
+def normal_form_agreed(c, nfc):
+    """Does the reference order c among marks of low and high class, compose and decompose it as Unicode 14 does?"""
+    return all(nfc(s) == unicodedata.normalize("NFC", s) for s in ("a" + c + "\u0334", "a\u0345" + c, unicodedata.normalize("NFD", c), c))
 
 
 SCRIPTS = {
@@ -267,7 +275,7 @@ def train(family, cps):
     tokens = sorted(model["vocab"], key=model["vocab"].get)
     merges = [" ".join(m) if isinstance(m, list) else m for m in model["merges"]]
     if family == "llama3":  # words no merge makes: they show whether a whole piece is looked up first
-        tokens += ["\u0120" + w for w in gen.words if "\u0120" + w not in model["vocab"]][:200]
+        tokens += list(dict.fromkeys("\u0120" + w for w in gen.words if "\u0120" + w not in model["vocab"]))[:200]
     types = [1] * len(tokens) + [3] * len(control) + [4] * len(user)
     return tokens + control + user, types, merges
 

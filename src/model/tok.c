@@ -25,8 +25,10 @@ static void slot_add(tok *t, int32_t id) {
   uint64_t h = hash64(text.p, text.n, 0), i = h;
   for (; t->slot[i & t->slot_mask].id >= 0; i++) {
     tok_slot s = t->slot[i & t->slot_mask];
-    /* The first of equals stays. Keeping both would let a file of a million equal tokens make this loop quadratic. */
-    if (s.tag == (uint32_t)(h >> 32) && str_eq(tok_text(t, s.id), text) && tok_class(t, s.id) == tok_class(t, id)) return;
+    if (s.tag != (uint32_t)(h >> 32) || !str_eq(tok_text(t, s.id), text) || tok_class(t, s.id) != tok_class(t, id)) continue;
+    /* Of equals the last counts, as in the reference. Keeping both would let a file of a million equal tokens make this loop quadratic. */
+    t->twins = true;
+    break;
   }
   t->slot[i & t->slot_mask] = (tok_slot){(uint32_t)(h >> 32), id};
 }
@@ -171,7 +173,8 @@ static bool build_merges(tok *t, const tok_src *s, const int16_t byte_of[ALPHABE
     size_t na = bytes_of(byte_of, a, both), nb = bytes_of(byte_of, b, both + na);
     str whole = {both, na + nb};
     int32_t left = operand(t, (str){both, na}), right = operand(t, (str){both + na, nb});
-    int32_t id = guess < t->n && str_eq(tok_text(t, guess), whole) && tok_class(t, guess) == TOK_CLASS_NORMAL ? guess : operand(t, whole);
+    bool guessed = !t->twins && guess < t->n && str_eq(tok_text(t, guess), whole) && tok_class(t, guess) == TOK_CLASS_NORMAL;
+    int32_t id = guessed ? guess : operand(t, whole);
     if (left < 0 || right < 0 || id < 0)
       ok = err_param(e, ERR_INPUT, "tokenizer.ggml.merges", "merge %d: its %s is not in the vocabulary; tokens and merges do not belong together", i,
         left < 0 ? "first half" : right < 0 ? "second half" : "result");

@@ -37,6 +37,7 @@ struct tok {
   char *text;              /* bytes of all tokens as they appear in text */
   tok_slot *slot;          /* text -> id, open addressing, [slot_mask + 1] */
   uint32_t slot_mask;
+  bool twins;              /* two tokens have the same text */
   tok_merge *merge;        /* (left, right) -> (rank, id), open addressing, [merge_mask + 1] */
   uint32_t merge_mask;
   int32_t byte_id[256];    /* -1: the vocabulary has no token for this byte */
