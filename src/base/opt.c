@@ -12,14 +12,17 @@ enum { CONFIG_MAX = 1 << 20 };
 struct opt_set {
   json_t *doc;
   char path[OS_PATH];
-  const char ***lists;   /* every list array handed out */
+  const char ***lists; /* every list array handed out */
   int n_lists;
 };
 
 static const opt_cmd *const *known_cmds;
 static int n_known_cmds;
 
-void opt_commands(const opt_cmd *const *cmds, int n) { known_cmds = cmds; n_known_cmds = n; }
+void opt_commands(const opt_cmd *const *cmds, int n) {
+  known_cmds = cmds;
+  n_known_cmds = n;
+}
 
 static bool row_end(const opt_row *r) { return !r->flag && !r->key; }
 
@@ -50,7 +53,10 @@ const char *opt_nearest(const char *word, const char *const *names, int n) {
   for (int i = 0; i < n; i++) {
     size_t d = edit_distance(word, names[i]);
     if (len >= 3 && strncmp(word, names[i], len) == 0) d = d > 0; /* a beginning of the name is as good as one wrong letter */
-    if (d < best_d) { best_d = d; best = names[i]; }
+    if (d < best_d) {
+      best_d = d;
+      best = names[i];
+    }
   }
   return best;
 }
@@ -87,7 +93,10 @@ static bool set_enum(const opt_row *r, str v, const char *who, void *dst, err *e
   for (int i = 0;; i++) {
     bool more = str_cut(rest, ',', &head, &rest);
     if (!more) head = rest;
-    if (str_eq(head, v)) { *(int *)slot(r, dst) = i; return true; }
+    if (str_eq(head, v)) {
+      *(int *)slot(r, dst) = i;
+      return true;
+    }
     if (!more) break;
   }
   return err_param(e, ERR_USAGE, who, "%s: '%.*s' is not one of %s", who, (int)(v.n < 60 ? v.n : 60), v.p, r->choices);
@@ -100,7 +109,10 @@ static bool list_add(opt_set *s, opt_list *l, const char *v, err *e) {
   while (old && i < s->n_lists && s->lists[i] != old) i++;
   if (!old) {
     const char ***ls = realloc((void *)s->lists, (size_t)(s->n_lists + 1) * sizeof *ls);
-    if (!ls) { free((void *)grown); return err_set(e, ERR_NOMEM, "out of memory"); }
+    if (!ls) {
+      free((void *)grown);
+      return err_set(e, ERR_NOMEM, "out of memory");
+    }
     s->lists = ls;
     i = s->n_lists++;
   }
@@ -174,8 +186,7 @@ static bool set_json(const opt_row *r, json_t *v, const char *who, opt_set *s, v
     ok = set_number(r, json_number_value(v), 0, who, text, dst, e);
     break;
   case OPT_BYTES:
-    if (json_is_integer(v) && json_integer_value(v) >= 0)
-      ok = set_number(r, (double)json_integer_value(v), json_integer_value(v), who, text, dst, e);
+    if (json_is_integer(v) && json_integer_value(v) >= 0) ok = set_number(r, (double)json_integer_value(v), json_integer_value(v), who, text, dst, e);
     else if (json_is_string(v)) ok = set_text(r, json_string_value(v), who, s, dst, e);
     else return wrong_type(who, "a size, such as 64M", v, e);
     break;
@@ -196,7 +207,7 @@ static bool set_json(const opt_row *r, json_t *v, const char *who, opt_set *s, v
 /* The value at "engine.threads", or NULL. */
 static json_t *doc_at(json_t *doc, const char *key) {
   char part[128];
-  for (const char *p = key;; ) {
+  for (const char *p = key;;) {
     size_t n = strcspn(p, ".");
     if (n >= sizeof part || !json_is_object(doc)) return NULL;
     memcpy(part, p, n);
@@ -232,7 +243,7 @@ typedef struct checker {
   const opt_cmd *const *cmds;
   int n;
   opt_set *set;
-  void *scratch;      /* as large as the largest option struct, so that a row's offset fits */
+  void *scratch; /* as large as the largest option struct, so that a row's offset fits */
   size_t scratch_n;
   void (*report)(void *arg, const err *e);
   void *arg;
@@ -261,14 +272,21 @@ static void check_object(checker *k, const char *file, const char *prefix, json_
     err e = {0};
     snprintf(key, sizeof key, "%s%s%s", prefix, *prefix ? "." : "", name);
     const opt_row *r = row_of_key(k->cmds, k->n, key, &section);
-    if (r) { check_value(k, file, key, r, v); continue; }
-    if (section && json_is_object(v)) { check_object(k, file, key, v); continue; }
+    if (r) {
+      check_value(k, file, key, r, v);
+      continue;
+    }
+    if (section && json_is_object(v)) {
+      check_object(k, file, key, v);
+      continue;
+    }
     if (section && json_is_null(v)) continue;
     if (section) {
       wrong_type(key, "a mapping", v, &e);
     } else {
       const char *near = nearest_key(k->cmds, k->n, key);
-      err_param(&e, ERR_INPUT, key, "unknown key %s%s%s%s", key, near ? ": did you mean " : "; `weir config sample` lists them all", near ? near : "", near ? "?" : "");
+      err_param(&e, ERR_INPUT, key, "unknown key %s%s%s%s", key, near ? ": did you mean " : "; `weir config sample` lists them all", near ? near : "",
+          near ? "?" : "");
     }
     fault(k, file, &e);
   }
@@ -291,7 +309,10 @@ static bool check_doc(const opt_cmd *const *cmds, int n, json_t *doc, const char
 static bool load_doc(const char *path, json_t **ret, err *e) {
   json_t *doc = NULL;
   if (!yaml_load_path(path, CONFIG_MAX, &doc, e)) return false;
-  if (json_is_null(doc)) { json_decref(doc); doc = json_object(); } /* only comments */
+  if (json_is_null(doc)) {
+    json_decref(doc);
+    doc = json_object();
+  } /* only comments */
   if (!json_is_object(doc)) {
     err_set(e, ERR_INPUT, "%s: expected a mapping at the top, found %s", path, json_type_name(doc));
     json_decref(doc);
@@ -319,7 +340,10 @@ static bool find_config(const char *explicit_path, char out[OS_PATH], err *e) {
     if ((size_t)snprintf(out, OS_PATH, "%s", explicit_path) >= OS_PATH) return err_param(e, ERR_USAGE, "--config", "--config: the path is too long");
     return true;
   }
-  if (access("weir.yaml", F_OK) == 0) { snprintf(out, OS_PATH, "weir.yaml"); return true; }
+  if (access("weir.yaml", F_OK) == 0) {
+    snprintf(out, OS_PATH, "weir.yaml");
+    return true;
+  }
   char dir[OS_PATH];
   if (!os_dir_config(dir, NULL)) return true; /* no HOME: then there is no file there either */
   if ((size_t)snprintf(out, OS_PATH, "%s/weir.yaml", dir) >= OS_PATH || access(out, F_OK) != 0) out[0] = 0;
@@ -347,10 +371,10 @@ typedef struct scan {
   int argc, at;
   char **argv;
   opt_set *set;
-  void *dst;          /* NULL in the first pass, which looks for --help and --config only */
+  void *dst; /* NULL in the first pass, which looks for --help and --config only */
   const char *config;
   bool help;
-  uint64_t *reset;    /* rows (bit i) whose list still holds what the config gave: the command line replaces, it does not append */
+  uint64_t *reset; /* rows (bit i) whose list still holds what the config gave: the command line replaces, it does not append */
 } scan;
 
 static const opt_row *row_of_flag(const opt_cmd *c, const char *name, size_t n) {
@@ -398,7 +422,10 @@ static bool scan_long(scan *s, const char *arg, err *e) {
   const char *eq = strchr(arg, '='), *v = eq ? eq + 1 : NULL;
   size_t n = eq ? (size_t)(eq - arg) - 2 : strlen(arg) - 2;
   char who[80];
-  if (n == 4 && strncmp(arg + 2, "help", 4) == 0 && !eq) { s->help = true; return true; }
+  if (n == 4 && strncmp(arg + 2, "help", 4) == 0 && !eq) {
+    s->help = true;
+    return true;
+  }
   const opt_row *r = row_of_flag(s->c, arg + 2, n);
   if (!r && n > 3 && strncmp(arg + 2, "no-", 3) == 0) {
     r = row_of_flag(s->c, arg + 5, n - 3);
@@ -416,7 +443,10 @@ static bool scan_letters(scan *s, const char *arg, err *e) {
   for (const char *p = arg + 1; *p; p++) {
     const opt_row *r = row_of_letter(s->c, *p);
     char who[80];
-    if (!r && *p == 'h') { s->help = true; return true; }
+    if (!r && *p == 'h') {
+      s->help = true;
+      return true;
+    }
     if (!r) return err_param(e, ERR_USAGE, "-", "unknown option -%c: weir %s --help lists them", *p, s->c->name);
     snprintf(who, sizeof who, "-%c (--%s)", *p, r->flag ? r->flag : r->key);
     if (r->type == OPT_FLAG) {
@@ -439,7 +469,10 @@ static bool scan_args(scan *s, int *ret_pos, err *e) {
   for (s->at = 1; ok && s->at < s->argc; s->at++) {
     char *a = s->argv[s->at];
     int from = s->at;
-    if (only_pos || a[0] != '-' || !a[1]) { order[s->argc - 1 - n_pos++] = a; continue; }
+    if (only_pos || a[0] != '-' || !a[1]) {
+      order[s->argc - 1 - n_pos++] = a;
+      continue;
+    }
     if (strcmp(a, "--") == 0) only_pos = true;
     else ok = a[1] == '-' ? scan_long(s, a, e) : scan_letters(s, a, e);
     for (int i = from; ok && i <= s->at; i++) order[n_opt++] = s->argv[i];
@@ -466,7 +499,8 @@ static bool has_rows(const opt_cmd *c, bool *ret_key) {
 static bool count_ok(const opt_cmd *c, int n, const char *extra, err *e) {
   if (n < c->min_pos)
     return err_set(e, ERR_USAGE, "%s: usage: weir %s [options] %s", n ? "an argument is missing" : "nothing was named", c->name, c->synopsis);
-  if (c->max_pos >= 0 && n > c->max_pos) return err_set(e, ERR_USAGE, "one argument too many, '%.80s': usage: weir %s [options] %s", extra, c->name, c->synopsis);
+  if (c->max_pos >= 0 && n > c->max_pos)
+    return err_set(e, ERR_USAGE, "one argument too many, '%.80s': usage: weir %s [options] %s", extra, c->name, c->synopsis);
   return true;
 }
 
@@ -500,7 +534,8 @@ bool opt_parse(const opt_cmd *cmd, int argc, char **argv, void *dst, opt_set **r
   if (!s.set) return err_set(e, ERR_NOMEM, "out of memory");
   memset(dst, 0, cmd->size);
   s.dst = dst;
-  if (!fill(cmd, &s, has_key, &pos, e) || !count_ok(cmd, argc - pos, cmd->max_pos >= 0 && argc - pos > cmd->max_pos ? argv[pos + cmd->max_pos] : "", e)) {
+  if (!fill(cmd, &s, has_key, &pos, e) ||
+      !count_ok(cmd, argc - pos, cmd->max_pos >= 0 && argc - pos > cmd->max_pos ? argv[pos + cmd->max_pos] : "", e)) {
     opt_set_free(s.set);
     return false;
   }

@@ -30,7 +30,10 @@ static void wrap(FILE *out, const char *text, int at, int indent) {
       at = indent;
       first = true;
     }
-    if (!first) { fputc(' ', out); at++; }
+    if (!first) {
+      fputc(' ', out);
+      at++;
+    }
     fwrite(text, 1, (size_t)n, out);
     at += n;
     first = false;
@@ -53,7 +56,8 @@ static void help_row(const opt_row *r, FILE *out) {
   char left[160], arg[96], text[512];
   const char *a = arg_name(r, arg, sizeof arg);
   bool no = r->type == OPT_FLAG && r->def && strcmp(r->def, "true") == 0; /* on unless told otherwise: show the way to turn it off */
-  int k = snprintf(left, sizeof left, "  %c%c%s--%s%s%s%s", r->letter ? '-' : ' ', r->letter ? r->letter : ' ', r->letter ? ", " : "  ", no ? "no-" : "", r->flag, *a ? " " : "", a);
+  int k = snprintf(left, sizeof left, "  %c%c%s--%s%s%s%s", r->letter ? '-' : ' ', r->letter ? r->letter : ' ', r->letter ? ", " : "  ",
+      no ? "no-" : "", r->flag, *a ? " " : "", a);
   fputs(left, out);
   if (k > COL_HELP - 2) fprintf(out, "\n%*s", COL_HELP, "");
   else fprintf(out, "%*s", COL_HELP - k, "");
@@ -72,7 +76,10 @@ static bool group_seen(const opt_cmd *c, const opt_row *upto) {
 void opt_help(const opt_cmd *c, FILE *out) {
   fprintf(out, "usage: weir %s [options]%s%s\n\n", c->name, c->synopsis && *c->synopsis ? " " : "", c->synopsis ? c->synopsis : "");
   if (c->summary) wrap(out, c->summary, 0, 0);
-  if (c->details) { fputc('\n', out); wrap(out, c->details, 0, 0); }
+  if (c->details) {
+    fputc('\n', out);
+    wrap(out, c->details, 0, 0);
+  }
   for (const opt_row *g = c->rows; !row_end(g); g++) {
     if (!g->flag || group_seen(c, g)) continue;
     fprintf(out, "\n%s:\n", g->group ? g->group : "Options");
@@ -86,7 +93,11 @@ void opt_help(const opt_cmd *c, FILE *out) {
 
 enum { MAX_KEYS = 1024, MAX_SECTIONS = 256 };
 
-typedef struct sample { const opt_row *rows[MAX_KEYS]; int n; FILE *out; } sample; /* every key once, in order of first mention */
+typedef struct sample {
+  const opt_row *rows[MAX_KEYS];
+  int n;
+  FILE *out;
+} sample; /* every key once, in order of first mention */
 
 static void indent(FILE *out, int depth) { fprintf(out, "%*s", 2 * depth, ""); }
 
@@ -142,7 +153,8 @@ void opt_sample(const opt_cmd *const *cmds, int n, FILE *out) {
   s->out = out;
   for (int i = 0; i < n; i++) collect(s, cmds[i]);
   fputs("# weir.yaml: every key, with its default. Take the # off a line to change it; `weir config check` reads it over.\n"
-        "# Searched: --config FILE, ./weir.yaml, $XDG_CONFIG_HOME/weir/weir.yaml. A flag on the command line wins.\n", out);
+        "# Searched: --config FILE, ./weir.yaml, $XDG_CONFIG_HOME/weir/weir.yaml. A flag on the command line wins.\n",
+      out);
   sample_section(s, (str){"", 0}, 0);
   free(s);
 }

@@ -10,7 +10,11 @@
 
 enum { YAML_DEPTH = 64 };
 
-typedef struct reader { yaml_parser_t p; const char *name; err *e; } reader;
+typedef struct reader {
+  yaml_parser_t p;
+  const char *name;
+  err *e;
+} reader;
 
 static bool refuse(reader *r, yaml_mark_t at, const char *what) {
   return err_set(r->e, ERR_INPUT, "%s:%zu:%zu: %s", r->name, at.line + 1, at.column + 1, what);
@@ -46,7 +50,11 @@ static bool is_float(const char *s) {
   s += *s == '-' || *s == '+';
   size_t whole = strspn(s, "0123456789"), frac = 0;
   s += whole;
-  if (*s == '.') { s++; frac = strspn(s, "0123456789"); s += frac; }
+  if (*s == '.') {
+    s++;
+    frac = strspn(s, "0123456789");
+    s += frac;
+  }
   if (!whole && !frac) return false;
   if (*s == 'e' || *s == 'E') {
     s++;
@@ -97,7 +105,10 @@ static bool sequence(reader *r, int depth, json_t **ret) {
   while (ok) {
     yaml_event_t ev;
     json_t *v = NULL;
-    if (!next(r, &ev)) { ok = false; break; }
+    if (!next(r, &ev)) {
+      ok = false;
+      break;
+    }
     bool end = ev.type == YAML_SEQUENCE_END_EVENT;
     ok = end || (node(r, &ev, depth, &v) && json_array_append_new(a, v) == 0);
     yaml_event_delete(&ev);
@@ -128,7 +139,10 @@ static bool mapping(reader *r, int depth, json_t **ret) {
     yaml_event_t k, v;
     char *key = NULL;
     json_t *val = NULL;
-    if (!next(r, &k)) { ok = false; break; }
+    if (!next(r, &k)) {
+      ok = false;
+      break;
+    }
     bool end = k.type == YAML_MAPPING_END_EVENT;
     ok = end || map_key(r, &k, o, &key);
     yaml_event_delete(&k);
@@ -169,9 +183,13 @@ static bool document(reader *r, json_t **ret) {
   bool ok = true, done = false;
   while (ok && !done) {
     yaml_event_t ev;
-    if (!next(r, &ev)) { ok = false; break; }
+    if (!next(r, &ev)) {
+      ok = false;
+      break;
+    }
     switch (ev.type) {
-    case YAML_STREAM_START_EVENT: case YAML_DOCUMENT_END_EVENT: break;
+    case YAML_STREAM_START_EVENT:
+    case YAML_DOCUMENT_END_EVENT: break;
     case YAML_STREAM_END_EVENT: done = true; break;
     case YAML_DOCUMENT_START_EVENT:
       if (doc) ok = refuse(r, ev.start_mark, "a second document: one per file");
@@ -180,7 +198,10 @@ static bool document(reader *r, json_t **ret) {
     }
     yaml_event_delete(&ev);
   }
-  if (!ok) { json_decref(doc); return false; }
+  if (!ok) {
+    json_decref(doc);
+    return false;
+  }
   *ret = doc ? doc : json_null();
   return true;
 }

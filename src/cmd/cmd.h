@@ -10,7 +10,9 @@
 
 /* A new command: its file defines `const opt_cmd cmd_NAME_opts` and `int cmd_NAME(int argc, char **argv)` (argv[0] is the command's name);
  * add a line here, one in the table of main.c, and the file in meson.build. */
-#define CMD_DECLARE(name) extern const opt_cmd cmd_##name##_opts; int cmd_##name(int argc, char **argv)
+#define CMD_DECLARE(name)                                                                                                                            \
+  extern const opt_cmd cmd_##name##_opts;                                                                                                            \
+  int cmd_##name(int argc, char **argv)
 CMD_DECLARE(up);
 CMD_DECLARE(serve);
 CMD_DECLARE(chat);
@@ -22,8 +24,12 @@ CMD_DECLARE(tokenize);
 CMD_DECLARE(template);
 CMD_DECLARE(config);
 
-typedef struct cmd { const opt_cmd *opts; int (*run)(int argc, char **argv); const char *group; } cmd;
-extern const cmd cmd_table[];   /* ends with a row of NULLs */
+typedef struct cmd {
+  const opt_cmd *opts;
+  int (*run)(int argc, char **argv);
+  const char *group;
+} cmd;
+extern const cmd cmd_table[]; /* ends with a row of NULLs */
 
 /* "weir CMD: message" on stderr, and where to read on when the command line was at fault. Returns the exit status. */
 int cmd_fail(const char *name, const err *e);

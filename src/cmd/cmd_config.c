@@ -5,18 +5,20 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct config_opts { bool json; } config_opts;
+typedef struct config_opts {
+  bool json;
+} config_opts;
 
 static const opt_row rows[] = {
-  {"json", 0, NULL, OPT_FLAG, offsetof(config_opts, json), 0, 0, NULL, NULL, false, "Output", NULL, "faults as JSON, one object a line"},
-  {0},
+    {"json", 0, NULL, OPT_FLAG, offsetof(config_opts, json), 0, 0, NULL, NULL, false, "Output", NULL, "faults as JSON, one object a line"},
+    {0},
 };
 
-const opt_cmd cmd_config_opts = {
-  "config", "check [FILE] | sample", "check a configuration file, or print one with every key and its default",
-  "`sample` writes the whole weir.yaml, commented out, to stdout. `check` reads FILE (or the file a command would find: ./weir.yaml, then the one in "
-  "$XDG_CONFIG_HOME/weir) and names every key that is not known and every value that would be refused.",
-  rows, sizeof(config_opts), 1, 2};
+const opt_cmd cmd_config_opts = {"config", "check [FILE] | sample", "check a configuration file, or print one with every key and its default",
+    "`sample` writes the whole weir.yaml, commented out, to stdout. `check` reads FILE (or the file a command would find: ./weir.yaml, then the one "
+    "in "
+    "$XDG_CONFIG_HOME/weir) and names every key that is not known and every value that would be refused.",
+    rows, sizeof(config_opts), 1, 2};
 
 static int commands(const opt_cmd *out[], int max) {
   int n = 0;
@@ -25,7 +27,10 @@ static int commands(const opt_cmd *out[], int max) {
 }
 
 static void report(void *arg, const err *e) {
-  if (!*(bool *)arg) { fprintf(stderr, "%s\n", e->msg); return; }
+  if (!*(bool *)arg) {
+    fprintf(stderr, "%s\n", e->msg);
+    return;
+  }
   json_t *o = json_pack("{s:s, s:s}", "key", e->param, "message", e->msg);
   if (o) json_dumpf(o, stdout, JSON_COMPACT);
   putchar('\n');
@@ -62,7 +67,10 @@ int cmd_config(int argc, char **argv) {
   if (helped) return 0;
   const opt_cmd *cmds[64];
   int n = commands(cmds, 64);
-  if (strcmp(pos[0], "sample") == 0 && n_pos == 1) { opt_sample(cmds, n, stdout); return 0; }
+  if (strcmp(pos[0], "sample") == 0 && n_pos == 1) {
+    opt_sample(cmds, n, stdout);
+    return 0;
+  }
   if (strcmp(pos[0], "check") == 0) return check(n_pos > 1 ? pos[1] : NULL, o.json, cmds, n);
   err_set(&e, ERR_USAGE, "'%.60s' is neither `check [FILE]` nor `sample`", pos[0]);
   return cmd_fail("config", &e);

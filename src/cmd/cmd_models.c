@@ -3,19 +3,21 @@
 #include "fetch/fetch.h"
 #include "term/progress.h"
 
-typedef struct models_opts { bool json, here; } models_opts;
+typedef struct models_opts {
+  bool json, here;
+} models_opts;
 
 static const opt_row rows[] = {
-  {"json", 0, NULL, OPT_FLAG, offsetof(models_opts, json), 0, 0, NULL, NULL, false, "Output", NULL, "a JSON array instead of the table"},
-  {"here", 0, NULL, OPT_FLAG, offsetof(models_opts, here), 0, 0, NULL, NULL, false, "Output", NULL, "only what is on this machine"},
-  {0},
+    {"json", 0, NULL, OPT_FLAG, offsetof(models_opts, json), 0, 0, NULL, NULL, false, "Output", NULL, "a JSON array instead of the table"},
+    {"here", 0, NULL, OPT_FLAG, offsetof(models_opts, here), 0, 0, NULL, NULL, false, "Output", NULL, "only what is on this machine"},
+    {0},
 };
 
-const opt_cmd cmd_models_opts = {
-  "models", "", "list the models known by name, and what is on this machine",
-  "State: verified (complete, its SHA-256 was checked), partial (a pull was interrupted), unverified (a file of that name whose hash was not checked: `weir pull` does), "
-  "- (not here). Models of your own go into $XDG_CONFIG_HOME/weir/models.yaml.",
-  rows, sizeof(models_opts), 0, 0};
+const opt_cmd cmd_models_opts = {"models", "", "list the models known by name, and what is on this machine",
+    "State: verified (complete, its SHA-256 was checked), partial (a pull was interrupted), unverified (a file of that name whose hash was not "
+    "checked: `weir pull` does), "
+    "- (not here). Models of your own go into $XDG_CONFIG_HOME/weir/models.yaml.",
+    rows, sizeof(models_opts), 0, 0};
 
 static const char *text(const json_t *o, const char *key) {
   const char *s = json_string_value(json_object_get(o, key));
@@ -33,16 +35,15 @@ static void table(const json_t *list) {
   size_t i, width = 20;
   json_t *o;
   const char *def = fetch_default();
-  json_array_foreach(list, i, o)
-    if (strlen(text(o, "name")) > width) width = strlen(text(o, "name"));
+  json_array_foreach(list, i, o) if (strlen(text(o, "name")) > width) width = strlen(text(o, "name"));
   if (width > 60) width = 60;
   printf("%-*s %9s  %-12s %-12s %-8s %-12s %s\n", (int)width, "NAME", "SIZE", "STATE", "ARCHITECTURE", "WEIGHTS", "LICENCE", "WHAT");
   json_array_foreach(list, i, o) {
     char size[16], st[32];
     progress_bytes((uint64_t)json_integer_value(json_object_get(o, "bytes")), size);
     state(o, st);
-    printf("%-*s %9s  %-12s %-12s %-8s %-12s %s%s\n", (int)width, text(o, "name"), size, st, text(o, "architecture"), text(o, "weights"), text(o, "licence"), text(o, "what"),
-      strcmp(text(o, "name"), def) == 0 ? " (default)" : "");
+    printf("%-*s %9s  %-12s %-12s %-8s %-12s %s%s\n", (int)width, text(o, "name"), size, st, text(o, "architecture"), text(o, "weights"),
+        text(o, "licence"), text(o, "what"), strcmp(text(o, "name"), def) == 0 ? " (default)" : "");
   }
 }
 
@@ -62,8 +63,10 @@ int cmd_models(int argc, char **argv) {
   if (helped) return 0;
   if (!fetch_list(&list, &e)) return cmd_fail("models", &e);
   if (o.here) only_here(list);
-  if (o.json) { json_dumpf(list, stdout, JSON_INDENT(2)); putchar('\n'); }
-  else table(list);
+  if (o.json) {
+    json_dumpf(list, stdout, JSON_INDENT(2));
+    putchar('\n');
+  } else table(list);
   json_decref(list);
   return 0;
 }

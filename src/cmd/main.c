@@ -8,10 +8,10 @@
 /* Everything a person can type, in the order --help shows it. Nothing is initialised for a command that was not called: --help is a
  * matter of milliseconds and must stay so. */
 const cmd cmd_table[] = {
-  {&cmd_pull_opts, cmd_pull, "Model files"},
-  {&cmd_models_opts, cmd_models, "Model files"},
-  {&cmd_config_opts, cmd_config, "More"},
-  {NULL, NULL, NULL},
+    {&cmd_pull_opts, cmd_pull, "Model files"},
+    {&cmd_models_opts, cmd_models, "Model files"},
+    {&cmd_config_opts, cmd_config, "More"},
+    {NULL, NULL, NULL},
 };
 
 enum { MAX_CMDS = 64 };
@@ -25,7 +25,8 @@ int cmd_fail(const char *name, const err *e) {
 
 static void help(FILE *out) {
   fputs("usage: weir COMMAND [options] [arguments]\n\n"
-        "Runs open models on this machine behind the OpenAI API, and shows what each request cost in time.\n", out);
+        "Runs open models on this machine behind the OpenAI API, and shows what each request cost in time.\n",
+      out);
   const char *group = NULL;
   for (const cmd *c = cmd_table; c->opts; c++) {
     if (!group || strcmp(group, c->group) != 0) fprintf(out, "\n%s:\n", c->group);
@@ -33,7 +34,8 @@ static void help(FILE *out) {
     fprintf(out, "  %-10s %s\n", c->opts->name, c->opts->summary);
   }
   fputs("\n`weir COMMAND --help` lists a command's options, `weir --version` the version.\n"
-        "Exit status: 0 done, 1 failed, 2 usage, 3 input refused, 4 network, 130 interrupted.\n", out);
+        "Exit status: 0 done, 1 failed, 2 usage, 3 input refused, 4 network, 130 interrupted.\n",
+      out);
 }
 
 static int unknown(const char *name) {
@@ -60,13 +62,22 @@ static int dispatch(int argc, char **argv) {
 int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN); /* a reader that left is an error of one write, not the end of a server */
   int status;
-  if (argc < 2) { help(stderr); status = 2; }
-  else if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) { puts("weir " WEIR_VERSION); status = 0; }
-  else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) { help(stdout); status = 0; }
-  else if (strcmp(argv[1], "help") == 0) {
+  if (argc < 2) {
+    help(stderr);
+    status = 2;
+  } else if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
+    puts("weir " WEIR_VERSION);
+    status = 0;
+  } else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+    help(stdout);
+    status = 0;
+  } else if (strcmp(argv[1], "help") == 0) {
     char *ask[] = {argc > 2 ? argv[2] : NULL, (char[]){"--help"}, NULL};
     if (argc > 2) status = dispatch(2, ask);
-    else { help(stdout); status = 0; }
+    else {
+      help(stdout);
+      status = 0;
+    }
   } else {
     json_setup();
     status = dispatch(argc - 1, argv + 1);

@@ -18,7 +18,11 @@ struct catalog {
 };
 
 /* Where in a catalogue file we are, for messages. */
-typedef struct reader { catalog *c; const char *origin, *model; err *e; } reader;
+typedef struct reader {
+  catalog *c;
+  const char *origin, *model;
+  err *e;
+} reader;
 
 static bool bad(reader *r, const char *field, const char *want) {
   return err_param(r->e, ERR_INPUT, field, "%s: model %s: %s: %s", r->origin, r->model ? r->model : "?", field, want);
@@ -29,7 +33,8 @@ static const char *keep(reader *r, const char *s) { return arena_str(&r->c->a, s
 static bool text(reader *r, json_t *o, const char *field, bool required, const char **ret) {
   json_t *v = json_object_get(o, field);
   if (!v || json_is_null(v)) return required ? bad(r, field, "is missing") : true;
-  if (!json_is_string(v) || !json_string_length(v) || json_string_length(v) > 1024) return bad(r, field, "expected a string of 1 to 1024 bytes (put it in quotes)");
+  if (!json_is_string(v) || !json_string_length(v) || json_string_length(v) > 1024)
+    return bad(r, field, "expected a string of 1 to 1024 bytes (put it in quotes)");
   *ret = keep(r, json_string_value(v));
   return *ret ? true : err_set(r->e, ERR_NOMEM, "%s: out of memory", r->origin);
 }
@@ -138,7 +143,8 @@ static bool model(reader *r, json_t *o, cat_model *m) {
     return bad(r, "name", "at most 100 characters, without '/' or ':'");
   if (!json_get_i64(o, "models", "context", 1, 1 << 30, &m->context, r->e)) return err_prefix(r->e, "%s: model %s", r->origin, r->model);
   return text(r, o, "title", false, &m->title) && text(r, o, "what", false, &m->what) && text(r, o, "architecture", false, &m->architecture) &&
-         text(r, o, "weights", false, &m->weights) && text(r, o, "licence", false, &m->licence) && text(r, o, "terms", false, &m->terms) && files(r, o, m);
+         text(r, o, "weights", false, &m->weights) && text(r, o, "licence", false, &m->licence) && text(r, o, "terms", false, &m->terms) &&
+         files(r, o, m);
 }
 
 static int index_of(const catalog *c, const char *name) {
@@ -167,8 +173,10 @@ static bool no_clash(reader *r) {
   for (int i = 0; i < c->n; i++)
     for (int k = 0; k < i; k++) {
       const cat_model *a = &c->models[i], *b = &c->models[k];
-      if (a->n_files != 1 || b->n_files != 1 || strcmp(a->files->name, b->files->name) != 0 || strcmp(a->files->sha256, b->files->sha256) == 0) continue;
-      return err_set(r->e, ERR_INPUT, "%s: models %s and %s both call their file %s, with different contents: rename one", r->origin, b->name, a->name, a->files->name);
+      if (a->n_files != 1 || b->n_files != 1 || strcmp(a->files->name, b->files->name) != 0 || strcmp(a->files->sha256, b->files->sha256) == 0)
+        continue;
+      return err_set(r->e, ERR_INPUT, "%s: models %s and %s both call their file %s, with different contents: rename one", r->origin, b->name,
+          a->name, a->files->name);
     }
   return true;
 }
@@ -181,7 +189,8 @@ static bool add_doc(catalog *c, json_t *doc, const char *origin, bool user, err 
   if (!known_fields(&r, doc, fields) || !text(&r, doc, "default", false, &c->def)) return false;
   json_t *models = json_object_get(doc, "models"), *o;
   const char *name;
-  if (models && !json_is_object(models) && !json_is_null(models)) return err_param(e, ERR_INPUT, "models", "%s: models: expected a mapping of names", origin);
+  if (models && !json_is_object(models) && !json_is_null(models))
+    return err_param(e, ERR_INPUT, "models", "%s: models: expected a mapping of names", origin);
   json_object_foreach(models, name, o) {
     cat_model m = {.user = user};
     r.model = name;
@@ -262,7 +271,10 @@ bool catalog_expand(const char *tmpl, const char *file, int part, char *out, siz
     int i = 0;
     while (i < 4 && strncmp(tmpl, keys[i], strlen(keys[i])) != 0) i++;
     if (i == 0) with = file;
-    else if (i < 4) { snprintf(num, sizeof num, i == 1 ? "%02d" : "%d", i == 2 ? part - 1 : part); with = num; }
+    else if (i < 4) {
+      snprintf(num, sizeof num, i == 1 ? "%02d" : "%d", i == 2 ? part - 1 : part);
+      with = num;
+    }
     size_t len = with ? strlen(with) : 1;
     if (k + len >= n) return false;
     memcpy(out + k, with ? with : tmpl, len);

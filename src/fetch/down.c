@@ -10,14 +10,14 @@ enum { CONNECT_MS = 5000, STALL_S = 30, RETRIES = 5, ERROR_BODY = 300 };
 typedef struct transfer {
   job *j;
   CURL *h;
-  part *p;                   /* a file, or */
-  char *text;                /* a document of at most max bytes */
+  part *p;    /* a file, or */
+  char *text; /* a document of at most max bytes */
   size_t text_n, max;
-  uint64_t from;             /* where the file stood when asked */
-  int64_t range_start;       /* of Content-Range, -1: none */
+  uint64_t from;       /* where the file stood when asked */
+  int64_t range_start; /* of Content-Range, -1: none */
   char etag[256], linked[80];
-  bool body;                 /* the first byte of a 2xx body has been seen */
-  err *e;                    /* filled by a callback that aborted the transfer */
+  bool body; /* the first byte of a 2xx body has been seen */
+  err *e;    /* filled by a callback that aborted the transfer */
   err own;
 } transfer;
 
@@ -35,7 +35,10 @@ static size_t on_header(char *line, size_t one, size_t n, void *arg) {
   const char *v;
   size_t len;
   (void)one;
-  if (n > 5 && strncmp(line, "HTTP/", 5) == 0) { t->range_start = -1; t->etag[0] = 0; } /* the next answer of a chain of redirects */
+  if (n > 5 && strncmp(line, "HTTP/", 5) == 0) {
+    t->range_start = -1;
+    t->etag[0] = 0;
+  } /* the next answer of a chain of redirects */
   if (header_is(line, n, "etag", &v, &len) && len < sizeof t->etag) snprintf(t->etag, sizeof t->etag, "%.*s", (int)len, v);
   if (header_is(line, n, "x-linked-etag", &v, &len) && len < sizeof t->linked) snprintf(t->linked, sizeof t->linked, "%.*s", (int)len, v);
   if (header_is(line, n, "content-range", &v, &len) && len > 6 && len < 100) {
@@ -64,8 +67,12 @@ static bool first_bytes(transfer *t, long status) {
   if (status != 206 && p->n && !part_cut(p, 0, t->e)) return false; /* it cannot resume, or the file changed: from the start */
   if (len >= 0) {
     uint64_t total = p->n + (uint64_t)len;
-    if (p->expect && total != p->expect) return err_set(t->e, ERR_INPUT, "it offers %llu bytes where %llu are expected", (unsigned long long)total, (unsigned long long)p->expect);
-    if (!p->expect) { p->expect = total; if (!part_room(p, t->e)) return false; }
+    if (p->expect && total != p->expect)
+      return err_set(t->e, ERR_INPUT, "it offers %llu bytes where %llu are expected", (unsigned long long)total, (unsigned long long)p->expect);
+    if (!p->expect) {
+      p->expect = total;
+      if (!part_room(p, t->e)) return false;
+    }
   }
   learn_hash(t);
   return !t->etag[0] || strncmp(t->etag, "W/", 2) == 0 || part_note(p, "etag", json_string(t->etag), t->e);
@@ -78,7 +85,10 @@ static size_t on_body(char *b, size_t one, size_t n, void *arg) {
   curl_easy_getinfo(t->h, CURLINFO_RESPONSE_CODE, &status);
   if (status >= 300 || status < 200) return n; /* an error page: the status says enough */
   if (!t->p) {
-    if (n > t->max - t->text_n) { err_set(t->e, ERR_TOO_LARGE, "the answer is larger than %zu bytes", t->max); return 0; }
+    if (n > t->max - t->text_n) {
+      err_set(t->e, ERR_TOO_LARGE, "the answer is larger than %zu bytes", t->max);
+      return 0;
+    }
     memcpy(t->text + t->text_n, b, n);
     t->text_n += n;
     return n;
@@ -90,7 +100,10 @@ static size_t on_body(char *b, size_t one, size_t n, void *arg) {
 
 static int on_tick(void *arg, curl_off_t total, curl_off_t now, curl_off_t ut, curl_off_t un) {
   transfer *t = arg;
-  (void)total; (void)now; (void)ut; (void)un;
+  (void)total;
+  (void)now;
+  (void)ut;
+  (void)un;
   if (t->p && t->body) job_progress(t->j, t->p->n, t->p->expect, false);
   return job_cancelled(t->j, t->e) ? 0 : 1;
 }
@@ -98,7 +111,8 @@ static int on_tick(void *arg, curl_off_t total, curl_off_t now, curl_off_t ut, c
 static struct curl_slist *headers(transfer *t, const char *bearer) {
   struct curl_slist *l = NULL;
   char b[1200];
-  if (bearer && snprintf(b, sizeof b, "Authorization: Bearer %s", bearer) < (int)sizeof b) l = curl_slist_append(l, b); /* libcurl keeps it off other hosts */
+  if (bearer && snprintf(b, sizeof b, "Authorization: Bearer %s", bearer) < (int)sizeof b)
+    l = curl_slist_append(l, b); /* libcurl keeps it off other hosts */
   str etag = {0};
   /* Where the hash is known it is the better judge: mirrors of one file have tags of their own. */
   if (t->p && t->p->n && !t->p->sha256[0] && json_get_str(t->p->note, "", "etag", &etag, NULL) && etag.n && etag.n < 256) {
@@ -129,7 +143,9 @@ static void options(transfer *t, const char *url, char *curl_msg) {
   curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
   curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, on_tick);
   curl_easy_setopt(h, CURLOPT_XFERINFODATA, t);
-  if (t->p && t->p->n) curl_easy_setopt(h, CURLOPT_RESUME_FROM_LARGE, (curl_off_t)t->p->n);
+  char range[32];
+  snprintf(range, sizeof range, "%llu-", t->p ? (unsigned long long)t->p->n : 0ull);
+  if (t->p && t->p->n) curl_easy_setopt(h, CURLOPT_RANGE, range); /* not RESUME_FROM, which makes a plain 200 an error */
 }
 
 static bool status_ok(long status, err *e) {
@@ -157,8 +173,9 @@ static bool once(transfer *t, const char *url, const char *bearer, long *ret_sta
   curl_easy_getinfo(t->h, CURLINFO_RESPONSE_CODE, ret_status);
   curl_slist_free_all(l);
   bool ok = false;
-  if (t->own.code) { if (e) *e = t->own; }
-  else if (rc != CURLE_OK && *ret_status != 416) err_set(e, ERR_NET, "%s", msg[0] ? msg : curl_easy_strerror(rc));
+  if (t->own.code) {
+    if (e) *e = t->own;
+  } else if (rc != CURLE_OK && *ret_status != 416) err_set(e, ERR_NET, "%s", msg[0] ? msg : curl_easy_strerror(rc));
   else ok = status_ok(*ret_status, e);
   curl_easy_cleanup(t->h);
   return ok;
@@ -193,7 +210,10 @@ bool down_file(job *j, const char *url, const char *bearer, part *p, long *ret_s
 bool down_text(job *j, const char *url, const char *bearer, size_t max, char **ret, size_t *ret_n, long *ret_status, err *e) {
   transfer t = {.j = j, .max = max, .text = malloc(max + 1)};
   if (!t.text) return err_set(e, ERR_NOMEM, "out of memory");
-  if (!once(&t, url, bearer, ret_status, e)) { free(t.text); return false; }
+  if (!once(&t, url, bearer, ret_status, e)) {
+    free(t.text);
+    return false;
+  }
   t.text[t.text_n] = 0;
   *ret = t.text;
   *ret_n = t.text_n;

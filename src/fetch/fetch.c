@@ -38,13 +38,18 @@ bool job_cancelled(const job *j, err *e) {
 
 /* ---- one file ---- */
 
-typedef struct target { const cat_file *f; const char *path, *wheels; bool keep_wheels; } target;
+typedef struct target {
+  const cat_file *f;
+  const char *path, *wheels;
+  bool keep_wheels;
+} target;
 
 static void source_name(const cat_source *s, const cat_file *f, char out[512]) {
   static const char *const prefix[] = {"hf:", "", "pypi:"};
   char at[480];
   if (!catalog_expand(s->at, f->name, 1, at, sizeof at)) snprintf(at, sizeof at, "%.400s", s->at);
-  snprintf(out, 512, "%s%s%s", strncmp(at, "//", 2) == 0 ? "https:" : prefix[s->kind], s->kind == CAT_PYPI && s->parts > 1 ? s->at : at, s->kind == CAT_PYPI && s->parts > 1 ? " (in parts)" : "");
+  snprintf(out, 512, "%s%s%s", strncmp(at, "//", 2) == 0 ? "https:" : prefix[s->kind], s->kind == CAT_PYPI && s->parts > 1 ? s->at : at,
+      s->kind == CAT_PYPI && s->parts > 1 ? " (in parts)" : "");
 }
 
 static bool from_hub(job *j, const char *spec, part *p, err *e) {
@@ -73,7 +78,10 @@ static bool try_source(job *j, const cat_source *s, const target *t, part *p, co
     if (resumed && s->kind != CAT_PYPI) job_note(j, "%s: going on after %llu bytes", label, (unsigned long long)p->n);
     if (!from_source(j, s, t, p, e)) return false;
     uint64_t n = p->n;
-    if (part_commit(p, label, e)) { job_progress(j, n, n, true); return true; }
+    if (part_commit(p, label, e)) {
+      job_progress(j, n, n, true);
+      return true;
+    }
     if (e->code != ERR_INPUT || !resumed) return false;
     job_note(j, "%s: %s; the part kept from an earlier try may be to blame, starting over", label, e->msg);
     if (!part_cut(p, 0, e)) return false;
@@ -94,9 +102,15 @@ static bool try_sources(job *j, const target *t, part *p, err *e) {
     source_name(s, t->f, label);
     err one = {0};
     if (try_source(j, s, t, p, label, &one)) return true;
-    if (is_final(one.code)) { if (e) *e = one; return err_prefix(e, "%s", t->f->name); }
+    if (is_final(one.code)) {
+      if (e) *e = one;
+      return err_prefix(e, "%s", t->f->name);
+    }
     bool more = i + 1 < t->f->n_src;
-    if (t->f->n_src == 1) { if (e) *e = one; return err_prefix(e, "%s", label); }
+    if (t->f->n_src == 1) {
+      if (e) *e = one;
+      return err_prefix(e, "%s", label);
+    }
     job_note(j, "%s: %s%s", label, one.msg, more ? ": trying the next source" : "");
     size_t n = strlen(all);
     snprintf(all + n, sizeof all - n, "%s%.60s: %.120s", n ? "; " : "", label, one.msg);
@@ -122,7 +136,10 @@ static bool pull_file(job *j, const target *t, err *e) {
   if (!ok) {
     bool empty = p.n == 0;
     part_close(&p);
-    if (empty) { unlink(p.tmp); unlink(p.note_path); }
+    if (empty) {
+      unlink(p.tmp);
+      unlink(p.note_path);
+    }
   }
   return ok;
 }
@@ -141,7 +158,8 @@ static bool pull_model(job *j, const cat_file *files, int n, const char *path, e
   bool ok = true;
   for (int i = 0; ok && i < n; i++) {
     char file[OS_PATH];
-    ok = snprintf(file, sizeof file, n > 1 ? "%s/%s" : "%s", path, files[i].name) < (int)sizeof file || err_set(e, ERR_IO, "path too long: %.80s...", path);
+    ok = snprintf(file, sizeof file, n > 1 ? "%s/%s" : "%s", path, files[i].name) < (int)sizeof file ||
+         err_set(e, ERR_IO, "path too long: %.80s...", path);
     if (ok) ok = pull_file(j, &(target){&files[i], file, wheels, n > 1}, e);
   }
   if (ok) store_remove_tree(wheels);
@@ -163,7 +181,8 @@ static bool all_here(const cat_file *files, int n, const char *path) {
 static bool bring(const fetch_opts *o, const char *label, const cat_file *files, int n, const char *path, err *e) {
   job j = {.o = o, .what = label};
   if (!o->force && all_here(files, n, path)) return true;
-  if (!o->force && n == 1 && *files->sha256 && access(path, R_OK) == 0 && store_verify(path, files->bytes, files->sha256, NULL)) return true; /* put there by hand */
+  if (!o->force && n == 1 && *files->sha256 && access(path, R_OK) == 0 && store_verify(path, files->bytes, files->sha256, NULL))
+    return true; /* put there by hand */
   if (o->no_pull) return err_set(e, ERR_NOT_FOUND, "%s is not on this machine: run `weir pull %s`", label, label);
   if (o->offline || hub_offline())
     return err_set(e, ERR_NET, "%s is not on this machine and the network is off limits (%s)", label, o->offline ? "--offline" : "HF_HUB_OFFLINE");
@@ -177,7 +196,10 @@ static void stem(const char *path, char name[FETCH_NAME]) {
   size_t n = strlen(base);
   static const char *const ext[] = {".gguf", ".safetensors", ".bin"};
   for (int i = 0; i < 3; i++)
-    if (n > strlen(ext[i]) && strcasecmp(base + n - strlen(ext[i]), ext[i]) == 0) { n -= strlen(ext[i]); break; }
+    if (n > strlen(ext[i]) && strcasecmp(base + n - strlen(ext[i]), ext[i]) == 0) {
+      n -= strlen(ext[i]);
+      break;
+    }
   snprintf(name, FETCH_NAME, "%.*s", (int)(n < FETCH_NAME ? n : FETCH_NAME - 1), base);
 }
 
@@ -197,8 +219,9 @@ static bool model_path(const cat_model *m, char out[OS_PATH], err *e) { return m
 
 static bool terms_accepted(const cat_model *m, const fetch_opts *o, const char *path, err *e) {
   if (!m->terms || o->accept_licence || all_here(m->files, m->n_files, path) || o->no_pull) return true;
-  return err_param(e, ERR_INPUT, "--accept-licence", "%s is under the %s licence, which has to be accepted first: read %s, then run `weir pull %s --accept-licence`", m->name,
-    *m->licence ? m->licence : "maker's", m->terms, m->name);
+  return err_param(e, ERR_INPUT, "--accept-licence",
+      "%s is under the %s licence, which has to be accepted first: read %s, then run `weir pull %s --accept-licence`", m->name,
+      *m->licence ? m->licence : "maker's", m->terms, m->name);
 }
 
 static bool fetch_named(const cat_model *m, const fetch_opts *o, char path[OS_PATH], char name[FETCH_NAME], err *e) {
@@ -235,7 +258,8 @@ static bool fetch_hub(const char *what, const fetch_opts *o, char path[OS_PATH],
   if (choose) remember_choice(NULL, dir, false, &h);
   if (!h.file[0]) {
     if (o->no_pull) return err_set(e, ERR_NOT_FOUND, "%s is not on this machine: run `weir pull %s`", what, what);
-    if (o->offline || hub_offline()) return err_set(e, ERR_NET, "%s is not on this machine and the network is off limits (%s)", what, o->offline ? "--offline" : "HF_HUB_OFFLINE");
+    if (o->offline || hub_offline())
+      return err_set(e, ERR_NET, "%s is not on this machine and the network is off limits (%s)", what, o->offline ? "--offline" : "HF_HUB_OFFLINE");
     if (!hub_choose(&j, &h, &bytes, sha, e)) return false;
   }
   if (snprintf(at, sizeof at, "%s/%s", dir, h.file) + 64 >= (int)sizeof at) return err_set(e, ERR_IO, "path too long: %.80s...", dir);
@@ -287,7 +311,8 @@ static bool unknown(const catalog *c, const char *what, err *e) {
   const char *near = catalog_nearest(c, what);
   char other[160] = "";
   if (near) snprintf(other, sizeof other, ": did you mean %s?", near);
-  return err_param(e, ERR_NOT_FOUND, "model", "no model '%.100s'%s `weir models` lists the names; a path, hf:owner/repo or a URL will do too", what, near ? other : ":");
+  return err_param(e, ERR_NOT_FOUND, "model", "no model '%.100s'%s `weir models` lists the names; a path, hf:owner/repo or a URL will do too", what,
+      near ? other : ":");
 }
 
 bool fetch_model(const char *what, const fetch_opts *o, char path[OS_PATH], char name[FETCH_NAME], err *e) {

@@ -14,28 +14,30 @@
 enum { FETCH_NAME = 128 };
 
 typedef struct fetch_progress {
-  const char *what;        /* file name */
-  uint64_t done, total;    /* bytes; total 0: not known */
-  int part, parts;         /* 1-based; parts 0: not in parts */
-  bool finished;           /* the last call for this file */
+  const char *what;     /* file name */
+  uint64_t done, total; /* bytes; total 0: not known */
+  int part, parts;      /* 1-based; parts 0: not in parts */
+  bool finished;        /* the last call for this file */
 } fetch_progress;
 
 typedef struct fetch_opts {
-  bool offline;            /* never use the network (HF_HUB_OFFLINE sets it too) */
-  bool no_pull;            /* resolve only: what is not here fails with "run: weir pull NAME" */
+  bool offline; /* never use the network (HF_HUB_OFFLINE sets it too) */
+  bool no_pull; /* resolve only: what is not here fails with "run: weir pull NAME" */
   bool accept_licence;
-  bool force;              /* fetch again although a verified copy is here */
-  void (*progress)(void *arg, const fetch_progress *p);   /* may be NULL; at most every 100 ms */
-  void (*note)(void *arg, const char *line);              /* may be NULL: a source fell through, a file was chosen, a lock is waited for */
+  bool force;                                           /* fetch again although a verified copy is here */
+  void (*progress)(void *arg, const fetch_progress *p); /* may be NULL; at most every 100 ms */
+  void (*note)(void *arg, const char *line);            /* may be NULL: a source fell through, a file was chosen, a lock is waited for */
   void *arg;
-  const volatile sig_atomic_t *stop;                      /* may be NULL: non-zero ends the call with ERR_CANCELLED */
+  const volatile sig_atomic_t *stop; /* may be NULL: non-zero ends the call with ERR_CANCELLED */
 } fetch_opts;
 
 /* The file (or folder, for a model of several files) `what` stands for, brought here when it is not here yet and that is allowed.
- * path: absolute for fetched files, as given for a local path. name: what the model is served as: catalogue name or the file's stem. `o` may be NULL. */
+ * path: absolute for fetched files, as given for a local path. name: what the model is served as: catalogue name or the file's stem. `o` may be NULL.
+ */
 bool fetch_model(const char *what, const fetch_opts *o, char path[OS_PATH], char name[FETCH_NAME], err *e);
-const char *fetch_default(void);    /* the model used when none is named: "smollm2-135m" */
+const char *fetch_default(void); /* the model used when none is named: "smollm2-135m" */
 
-/* [{name, title, what, file, path, bytes, sha256, architecture, weights, licence, state: "verified"|"partial"|"absent"|"unverified", have_bytes, catalogue}] */
+/* [{name, title, what, file, path, bytes, sha256, architecture, weights, licence, state: "verified"|"partial"|"absent"|"unverified", have_bytes,
+ * catalogue}] */
 bool fetch_list(json_t **ret, err *e);
 #endif

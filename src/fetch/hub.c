@@ -28,7 +28,8 @@ bool hub_parse(const char *spec, hub_spec *h, err *e) {
     memcpy(h->file, second + 1, len);
     if (!catalog_safe_path(h->file)) return err_set(e, ERR_INPUT, "hf:%.200s: '%.200s' is not a file name in a repository", spec, h->file);
   }
-  if (at && (!at[1] || strlen(at + 1) >= sizeof h->rev || !catalog_safe_path(at + 1))) return err_set(e, ERR_INPUT, "hf:%.200s: the revision after @ is not a branch, tag or commit", spec);
+  if (at && (!at[1] || strlen(at + 1) >= sizeof h->rev || !catalog_safe_path(at + 1)))
+    return err_set(e, ERR_INPUT, "hf:%.200s: the revision after @ is not a branch, tag or commit", spec);
   snprintf(h->rev, sizeof h->rev, "%s", at ? at + 1 : "main");
   return true;
 }
@@ -48,7 +49,8 @@ static bool put_encoded(char *out, size_t *k, const char *s, bool keep_slash) {
 static bool endpoint(char out[OS_PATH], size_t *k, err *e) {
   const char *v = getenv("HF_ENDPOINT");
   if (!v || !*v) v = "https://huggingface.co";
-  if (strncasecmp(v, "http://", 7) != 0 && strncasecmp(v, "https://", 8) != 0) return err_set(e, ERR_INPUT, "HF_ENDPOINT is '%.100s': expected http://... or https://...", v);
+  if (strncasecmp(v, "http://", 7) != 0 && strncasecmp(v, "https://", 8) != 0)
+    return err_set(e, ERR_INPUT, "HF_ENDPOINT is '%.100s': expected http://... or https://...", v);
   *k = strlen(v);
   if (*k > 1000) return err_set(e, ERR_INPUT, "HF_ENDPOINT is too long");
   memcpy(out, v, *k + 1);
@@ -97,7 +99,11 @@ static bool candidate(const char *file) {
   return !strcasestr(file, "mmproj") && !strcasestr(file, "imatrix") && !strstr(file, "-of-000") && catalog_safe_path(file);
 }
 
-typedef struct choice { const char *file; json_t *row; int gguf, split; } choice;
+typedef struct choice {
+  const char *file;
+  json_t *row;
+  int gguf, split;
+} choice;
 
 static choice best_of(json_t *list) {
   choice c = {0};
@@ -116,7 +122,8 @@ static choice best_of(json_t *list) {
 }
 
 static bool no_choice(const hub_spec *h, const choice *c, err *e) {
-  if (c->split) return err_set(e, ERR_UNSUPPORTED, "hf:%s holds only GGUF files cut into several (-00001-of-...): name a repository with a whole file", h->repo);
+  if (c->split)
+    return err_set(e, ERR_UNSUPPORTED, "hf:%s holds only GGUF files cut into several (-00001-of-...): name a repository with a whole file", h->repo);
   if (c->gguf) return err_set(e, ERR_UNSUPPORTED, "hf:%s holds no GGUF file of a language model", h->repo);
   return err_set(e, ERR_UNSUPPORTED, "hf:%s holds no GGUF file: look for a repository of the same model whose name ends in -GGUF", h->repo);
 }

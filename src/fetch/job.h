@@ -11,15 +11,15 @@
 
 typedef struct job {
   const fetch_opts *o;
-  const char *what;             /* file shown in progress */
+  const char *what; /* file shown in progress */
   int part, parts;
-  int64_t next_ns;              /* when progress may be told again */
+  int64_t next_ns; /* when progress may be told again */
 } job;
 
 void job_note(const job *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void job_progress(job *j, uint64_t done, uint64_t total, bool finished);
 bool job_stopped(const job *j);
-bool job_cancelled(const job *j, err *e);   /* false, with ERR_CANCELLED, when the caller wants to stop; true otherwise */
+bool job_cancelled(const job *j, err *e); /* false, with ERR_CANCELLED, when the caller wants to stop; true otherwise */
 
 /* down.c: one file over HTTP into p, from where p stands (Range, If-Range); reconnects a few times while bytes keep coming.
  * *ret_status: the HTTP status, 0 when none came. */
@@ -33,10 +33,12 @@ bool pip_wheel(job *j, const char *requirement, const char *dir, uint64_t alread
 bool pip_file(job *j, const cat_source *s, const cat_file *f, const char *dir, bool keep, part *p, err *e);
 
 /* hub.c */
-typedef struct hub_spec { char repo[256], file[1024], rev[256]; } hub_spec;
-bool hub_parse(const char *spec, hub_spec *ret, err *e);                    /* owner/repo[/file][@rev] */
+typedef struct hub_spec {
+  char repo[256], file[1024], rev[256];
+} hub_spec;
+bool hub_parse(const char *spec, hub_spec *ret, err *e); /* owner/repo[/file][@rev] */
 bool hub_url(const hub_spec *h, char out[OS_PATH], err *e);
-const char *hub_token(void);                                                /* HF_TOKEN, or NULL */
+const char *hub_token(void); /* HF_TOKEN, or NULL */
 bool hub_offline(void);
-bool hub_choose(job *j, hub_spec *h, uint64_t *ret_bytes, char sha[65], err *e);  /* fills h->file from the repository's list */
+bool hub_choose(job *j, hub_spec *h, uint64_t *ret_bytes, char sha[65], err *e); /* fills h->file from the repository's list */
 #endif

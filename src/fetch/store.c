@@ -49,7 +49,8 @@ static bool sidecar_fits(const char *path, const struct stat *st, const char *sh
   str have = {0};
   int64_t size = -1, mtime = -1;
   bool ok = json_get_i64(o, "", "bytes", 0, INT64_MAX, &size, NULL) && json_get_i64(o, "", "mtime_ns", INT64_MIN, INT64_MAX, &mtime, NULL) &&
-            json_get_str(o, "", "sha256", &have, NULL) && size == (int64_t)st->st_size && mtime == mtime_ns(st) && have.n == 64 && (!*sha || str_is(have, sha));
+            json_get_str(o, "", "sha256", &have, NULL) && size == (int64_t)st->st_size && mtime == mtime_ns(st) && have.n == 64 &&
+            (!*sha || str_is(have, sha));
   json_decref(o);
   return ok;
 }
@@ -72,7 +73,8 @@ static bool write_sidecar(const char *path, const char hex[65], const char *sour
   char side[OS_PATH];
   if (stat(path, &st) != 0) return err_errno(e, errno, "cannot look at %s", path);
   store_sidecar_path(path, side);
-  json_t *o = json_pack("{s:s, s:I, s:I, s:s, s:I}", "sha256", hex, "bytes", (json_int_t)st.st_size, "mtime_ns", (json_int_t)mtime_ns(&st), "source", source, "fetched", (json_int_t)clock_unix());
+  json_t *o = json_pack("{s:s, s:I, s:I, s:s, s:I}", "sha256", hex, "bytes", (json_int_t)st.st_size, "mtime_ns", (json_int_t)mtime_ns(&st), "source",
+      source, "fetched", (json_int_t)clock_unix());
   bool ok = o ? write_note(side, o, e) : err_set(e, ERR_NOMEM, "out of memory");
   json_decref(o);
   return ok;
@@ -81,14 +83,20 @@ static bool write_sidecar(const char *path, const char hex[65], const char *sour
 /* Feeds the next n bytes of fd to h. False with errno set; a file that ended earlier gives EIO. */
 static bool hash_fd(int fd, uint64_t n, sha256 *h) {
   char *b = malloc(COPY);
-  if (!b) { errno = ENOMEM; return false; }
+  if (!b) {
+    errno = ENOMEM;
+    return false;
+  }
   bool ok = true;
   for (uint64_t got = 0; ok && got < n;) {
     ssize_t r = pread(fd, b, n - got < COPY ? (size_t)(n - got) : COPY, (off_t)got);
     if (r < 0 && errno == EINTR) continue;
     if (r == 0) errno = EIO;
     ok = r > 0;
-    if (ok) { sha256_add(h, b, (size_t)r); got += (uint64_t)r; }
+    if (ok) {
+      sha256_add(h, b, (size_t)r);
+      got += (uint64_t)r;
+    }
   }
   free(b);
   return ok;
@@ -100,7 +108,8 @@ bool store_verify(const char *path, uint64_t bytes, const char *sha, err *e) {
   if (s == STORE_VERIFIED) return true;
   if (s != STORE_UNVERIFIED) return err_set(e, ERR_NOT_FOUND, "%s is not here", path);
   if (!*sha) return err_set(e, ERR_INPUT, "%s was not fetched by weir, or was changed since", path);
-  if (bytes && have != bytes) return err_set(e, ERR_INPUT, "%s has %llu bytes where %llu are expected", path, (unsigned long long)have, (unsigned long long)bytes);
+  if (bytes && have != bytes)
+    return err_set(e, ERR_INPUT, "%s has %llu bytes where %llu are expected", path, (unsigned long long)have, (unsigned long long)bytes);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return err_errno(e, errno, "cannot open %s", path);
   sha256 *h = sha256_new();
@@ -108,7 +117,10 @@ bool store_verify(const char *path, uint64_t bytes, const char *sha, err *e) {
   char hex[65];
   bool ok = h ? hash_fd(fd, have, h) || err_errno(e, errno, "cannot read %s", path) : err_set(e, ERR_INTERNAL, "OpenSSL has no SHA-256");
   close(fd);
-  if (!ok) { if (h) sha256_free(h); return false; }
+  if (!ok) {
+    if (h) sha256_free(h);
+    return false;
+  }
   sha256_done(h, d);
   sha256_hex(d, hex);
   if (strcmp(hex, sha) != 0) return err_set(e, ERR_INPUT, "%s has SHA-256 %s where %s is expected", path, hex, sha);
@@ -136,11 +148,20 @@ bool store_lock(const char *path, const store_wait *w, int *ret_fd, err *e) {
         close(fd);
         return err_errno(e, why, "cannot lock %s", lock);
       }
-      if (!told && w && w->busy) { told = true; w->busy(w->arg); }
-      if (w && w->stop && w->stop(w->arg)) { close(fd); return err_set(e, ERR_CANCELLED, "interrupted while waiting for another pull of %s", path); }
+      if (!told && w && w->busy) {
+        told = true;
+        w->busy(w->arg);
+      }
+      if (w && w->stop && w->stop(w->arg)) {
+        close(fd);
+        return err_set(e, ERR_CANCELLED, "interrupted while waiting for another pull of %s", path);
+      }
       nanosleep(&(struct timespec){0, POLL_NS}, NULL);
     }
-    if (still_named(lock, fd)) { *ret_fd = fd; return true; }
+    if (still_named(lock, fd)) {
+      *ret_fd = fd;
+      return true;
+    }
     close(fd);
   }
 }
@@ -156,7 +177,9 @@ void store_unlock(const char *path, int fd) {
 
 static bool disk(const part *p, int why, const char *doing, err *e) {
   if (why != ENOSPC && why != EDQUOT && why != EFBIG) return err_errno(e, why, "cannot %s %s", doing, p->tmp);
-  const char *what = why == ENOSPC ? "the disk is full" : why == EDQUOT ? "the disk quota is used up" : "the file may not grow further (file size limit)";
+  const char *what = why == ENOSPC   ? "the disk is full"
+                     : why == EDQUOT ? "the disk quota is used up"
+                                     : "the file may not grow further (file size limit)";
   err_set(e, ERR_IO, "%s: cannot %s %s after %llu bytes", what, doing, p->tmp, (unsigned long long)p->n);
   if (!e) return false;
   size_t n = strlen(e->msg);
@@ -205,7 +228,8 @@ bool part_open(part *p, const char *path, uint64_t expect, const char *sha, cons
   p->fd = -1;
   p->expect = expect;
   snprintf(p->sha256, sizeof p->sha256, "%s", sha);
-  if (snprintf(p->path, OS_PATH, "%s", path) >= OS_PATH || snprintf(p->tmp, OS_PATH, "%s.part", path) >= OS_PATH) return err_set(e, ERR_IO, "path too long: %.80s...", path);
+  if (snprintf(p->path, OS_PATH, "%s", path) >= OS_PATH || snprintf(p->tmp, OS_PATH, "%s.part", path) >= OS_PATH)
+    return err_set(e, ERR_IO, "path too long: %.80s...", path);
   beside(path, ".part.json", p->note_path);
   p->fd = open(p->tmp, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (p->fd < 0) return disk(p, errno, "create", e);
@@ -287,12 +311,14 @@ bool part_room(const part *p, err *e) {
   if (!p->expect || statvfs(slash ? dir : ".", &v) != 0) return true;
   uint64_t room = (uint64_t)v.f_bavail * v.f_frsize, need = p->expect - p->n;
   if (room >= need) return true;
-  return err_set(e, ERR_IO, "the disk is full: %s needs %llu more bytes and %s has %llu free: make room or set XDG_CACHE_HOME to a larger disk", p->path,
-    (unsigned long long)need, slash ? dir : ".", (unsigned long long)room);
+  return err_set(e, ERR_IO, "the disk is full: %s needs %llu more bytes and %s has %llu free: make room or set XDG_CACHE_HOME to a larger disk",
+      p->path, (unsigned long long)need, slash ? dir : ".", (unsigned long long)room);
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) {
-  (void)st; (void)type; (void)at;
+  (void)st;
+  (void)type;
+  (void)at;
   remove(path);
   return 0;
 }

@@ -20,29 +20,33 @@ store_state store_look(const char *path, uint64_t bytes, const char *sha256, uin
 bool store_verify(const char *path, uint64_t bytes, const char *sha256, err *e);
 
 /* flock on a file beside `path`. busy(arg) is called once when another holds it; stop() polled while waiting. */
-typedef struct store_wait { void (*busy)(void *arg); bool (*stop)(void *arg); void *arg; } store_wait;
+typedef struct store_wait {
+  void (*busy)(void *arg);
+  bool (*stop)(void *arg);
+  void *arg;
+} store_wait;
 bool store_lock(const char *path, const store_wait *w, int *ret_fd, err *e);
 void store_unlock(const char *path, int fd);
 
 typedef struct part {
   char path[OS_PATH], tmp[OS_PATH], note_path[OS_PATH];
   int fd;
-  uint64_t n;                /* bytes in the file, all of them hashed */
-  uint64_t expect;           /* 0: not known */
-  char sha256[65];           /* "": not known */
-  bool resumed;              /* holds bytes of an earlier try */
+  uint64_t n;      /* bytes in the file, all of them hashed */
+  uint64_t expect; /* 0: not known */
+  char sha256[65]; /* "": not known */
+  bool resumed;    /* holds bytes of an earlier try */
   sha256 *hash;
-  json_t *note;              /* {key, etag, pypi: {of, parts, at}} */
+  json_t *note; /* {key, etag, pypi: {of, parts, at}} */
 } part;
 
 /* `key` says what this is a part of; bytes kept under another key are dropped. */
 bool part_open(part *p, const char *path, uint64_t expect, const char *sha256, const char *key, err *e);
 bool part_write(part *p, const void *data, size_t n, err *e);
-bool part_cut(part *p, uint64_t n, err *e);                     /* back to the first n bytes */
+bool part_cut(part *p, uint64_t n, err *e);                       /* back to the first n bytes */
 bool part_note(part *p, const char *name, json_t *value, err *e); /* takes the reference; written through at once */
-bool part_commit(part *p, const char *source, err *e);          /* checks size and hash, renames, writes the sidecar; the part is closed on success */
-void part_close(part *p);                                       /* what arrived stays for the next try */
-bool part_room(const part *p, err *e);                          /* false when the disk cannot hold the rest */
+bool part_commit(part *p, const char *source, err *e); /* checks size and hash, renames, writes the sidecar; the part is closed on success */
+void part_close(part *p);                              /* what arrived stays for the next try */
+bool part_room(const part *p, err *e);                 /* false when the disk cannot hold the rest */
 
 void store_sidecar_path(const char *path, char out[OS_PATH]);
 void store_remove_tree(const char *path);

@@ -9,13 +9,28 @@
 
 /* PKWARE APPNOTE 6.3: sections 4.3.7 (local header), 4.3.12 (directory), 4.3.14-16 (ends), 4.5.3 (zip64 extra). */
 enum {
-  END_SIG = 0x06054b50, END64_LOC_SIG = 0x07064b50, END64_SIG = 0x06064b50, DIR_SIG = 0x02014b50, LOCAL_SIG = 0x04034b50,
-  END_N = 22, END64_LOC_N = 20, END64_N = 56, DIR_N = 46, LOCAL_N = 30,
+  END_SIG = 0x06054b50,
+  END64_LOC_SIG = 0x07064b50,
+  END64_SIG = 0x06064b50,
+  DIR_SIG = 0x02014b50,
+  LOCAL_SIG = 0x04034b50,
+  END_N = 22,
+  END64_LOC_N = 20,
+  END64_N = 56,
+  DIR_N = 46,
+  LOCAL_N = 30,
   DIR_MAX = 64 << 20, /* bytes of directory we are willing to hold */
   CHUNK = 256 << 10
 };
 
-struct zip { int fd; uint64_t size; unsigned char *dir; size_t dir_n; uint64_t count; char path[256]; };
+struct zip {
+  int fd;
+  uint64_t size;
+  unsigned char *dir;
+  size_t dir_n;
+  uint64_t count;
+  char path[256];
+};
 
 static uint16_t u16(const unsigned char *p) { return (uint16_t)(p[0] | p[1] << 8); }
 static uint32_t u32(const unsigned char *p) { return (uint32_t)u16(p) | (uint32_t)u16(p + 2) << 16; }
@@ -35,7 +50,9 @@ static bool read_at(const zip *z, uint64_t at, void *p, size_t n, const char *wh
   return true;
 }
 
-typedef struct ending { uint64_t count, dir_n, dir_at; } ending;
+typedef struct ending {
+  uint64_t count, dir_n, dir_at;
+} ending;
 
 static bool end64(const zip *z, uint64_t end_at, ending *d, err *e) {
   unsigned char b[END64_N];
@@ -78,14 +95,29 @@ bool zip_open(const char *path, zip **ret, err *e) {
   struct stat st;
   ending d = {0};
   bool ok = false;
-  if (z->fd < 0 || fstat(z->fd, &st) != 0) { err_errno(e, errno, "cannot open %s", path); goto out; }
+  if (z->fd < 0 || fstat(z->fd, &st) != 0) {
+    err_errno(e, errno, "cannot open %s", path);
+    goto out;
+  }
   z->size = (uint64_t)st.st_size;
-  if (!S_ISREG(st.st_mode) || z->size < END_N) { lie(z, "it is too short", e); goto out; }
+  if (!S_ISREG(st.st_mode) || z->size < END_N) {
+    lie(z, "it is too short", e);
+    goto out;
+  }
   if (!find_end(z, &d, e)) goto out;
-  if (d.dir_n > DIR_MAX) { lie(z, "its directory is said to be larger than 64 MiB", e); goto out; }
-  if (d.count > d.dir_n / DIR_N) { lie(z, "it claims more members than its directory can hold", e); goto out; }
+  if (d.dir_n > DIR_MAX) {
+    lie(z, "its directory is said to be larger than 64 MiB", e);
+    goto out;
+  }
+  if (d.count > d.dir_n / DIR_N) {
+    lie(z, "it claims more members than its directory can hold", e);
+    goto out;
+  }
   z->dir = malloc((size_t)d.dir_n + 1);
-  if (!z->dir) { err_set(e, ERR_NOMEM, "out of memory"); goto out; }
+  if (!z->dir) {
+    err_set(e, ERR_NOMEM, "out of memory");
+    goto out;
+  }
   z->dir_n = (size_t)d.dir_n;
   z->count = d.count;
   ok = read_at(z, d.dir_at, z->dir, z->dir_n, "its directory lies outside the file", e);
@@ -126,7 +158,8 @@ static bool extra64(const zip *z, const unsigned char *x, size_t n, zip_member *
 static bool sound(const zip *z, const zip_member *m, int flags, err *e) {
   if (flags & 1) return err_set(e, ERR_UNSUPPORTED, "%s: member %.*s is encrypted", z->path, (int)m->name.n, m->name.p);
   if (m->method != 0 && m->method != 8)
-    return err_set(e, ERR_UNSUPPORTED, "%s: member %.*s is compressed by method %d: stored (0) and deflate (8) are read", z->path, (int)m->name.n, m->name.p, m->method);
+    return err_set(e, ERR_UNSUPPORTED, "%s: member %.*s is compressed by method %d: stored (0) and deflate (8) are read", z->path, (int)m->name.n,
+        m->name.p, m->method);
   if (m->packed > z->size || m->at > z->size - m->packed) return lie(z, "a member lies outside the file", e);
   if (m->method == 0 && m->packed != m->size) return lie(z, "a stored member has two sizes", e);
   /* Deflate cannot do better than 1 to 1032 (zlib's technical notes): more is a lie, and a cheap way to fill a disk. */
@@ -163,7 +196,14 @@ static bool data_start(const zip *z, const zip_member *m, uint64_t *ret, err *e)
   return true;
 }
 
-typedef struct pump { zip *z; const zip_member *m; zip_sink sink; void *arg; uint64_t out; uint32_t crc; } pump;
+typedef struct pump {
+  zip *z;
+  const zip_member *m;
+  zip_sink sink;
+  void *arg;
+  uint64_t out;
+  uint32_t crc;
+} pump;
 
 static bool give(pump *p, const unsigned char *b, size_t n, err *e) {
   if (n > p->m->size - p->out) return lie(p->z, "a member holds more bytes than it claims", e);
@@ -194,7 +234,10 @@ static bool pump_all(pump *p, uint64_t at, unsigned char *in, unsigned char *out
     at += n;
     left -= n;
     if (!ok) break;
-    if (!deflated) { ok = give(p, in, n, e); continue; }
+    if (!deflated) {
+      ok = give(p, in, n, e);
+      continue;
+    }
     s.next_in = in;
     s.avail_in = (uInt)n;
     ok = inflate_chunk(p, &s, out, &rc, e);

@@ -10,7 +10,12 @@
 #include "base/str.h"
 
 typedef struct zip zip;
-typedef struct zip_member { str name; uint64_t size, packed, at; uint32_t crc; int method; } zip_member;   /* name: borrowed from the zip */
+typedef struct zip_member {
+  str name;
+  uint64_t size, packed, at;
+  uint32_t crc;
+  int method;
+} zip_member; /* name: borrowed from the zip */
 typedef bool (*zip_sink)(void *arg, const void *p, size_t n, err *e);
 
 bool zip_open(const char *path, zip **ret, err *e);

@@ -20,7 +20,10 @@ void progress_bytes(uint64_t n, char out[16]) {
   static const char *const unit[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
   double v = (double)n;
   int u = 0;
-  while (v >= 999.5 && u < 6) { v /= 1000; u++; }
+  while (v >= 999.5 && u < 6) {
+    v /= 1000;
+    u++;
+  }
   snprintf(out, 16, u && v < 99.95 ? "%.1f %s" : "%.0f %s", v, unit[u]);
 }
 
@@ -68,7 +71,10 @@ static void draw(progress *p, const char *text, uint64_t done, uint64_t total) {
 void progress_show(progress *p, const char *what, uint64_t done, uint64_t total, int part, int parts, bool finished) {
   char text[160];
   int64_t now = clock_now();
-  if (strcmp(p->what, what) != 0) { progress_end(p); begin(p, what, done); }
+  if (strcmp(p->what, what) != 0) {
+    progress_end(p);
+    begin(p, what, done);
+  }
   numbers(p, done, total, part, parts, finished, text, sizeof text);
   if (p->tty) {
     draw(p, text, done, total);

@@ -19,26 +19,34 @@ typedef struct o_t {
 } o_t;
 
 static const opt_row rows[] = {
-  {"verbose", 'v', NULL, OPT_FLAG, offsetof(o_t, verbose), 0, 0, NULL, NULL, false, "General", NULL, "say more"},
-  {"cache", 0, "cache.on", OPT_FLAG, offsetof(o_t, cache), 0, 0, NULL, "true", true, "General", NULL, "keep answers"},
-  {"threads", 't', "engine.threads", OPT_INT, offsetof(o_t, threads), 1, 64, NULL, "4", false, "Engine", "N", "how many threads compute"},
-  {"rate", 0, "engine.rate", OPT_FLOAT, offsetof(o_t, rate), 0, 1, NULL, "0.5", false, "Engine", "R", "a rate"},
-  {"host", 0, "server.host", OPT_STR, offsetof(o_t, host), 0, 0, NULL, "127.0.0.1", false, "Server", "ADDR", "where to listen"},
-  {"budget", 0, "engine.kv.budget", OPT_BYTES, offsetof(o_t, budget), 0, 1e12, NULL, "64M", false, "Engine", "SIZE", "bytes of KV"},
-  {"isa", 0, "engine.isa", OPT_ENUM, offsetof(o_t, isa), 0, 0, "auto,ref,avx2", "auto", false, "Engine", NULL, "instruction set"},
-  {"name", 'n', "server.names", OPT_LIST, offsetof(o_t, names), 0, 0, NULL, NULL, false, "Server", "NAME", "served names"},
-  {"config", 0, NULL, OPT_STR, offsetof(o_t, config), 0, 0, NULL, NULL, false, "General", "FILE", "configuration file"},
-  {0},
+    {"verbose", 'v', NULL, OPT_FLAG, offsetof(o_t, verbose), 0, 0, NULL, NULL, false, "General", NULL, "say more"},
+    {"cache", 0, "cache.on", OPT_FLAG, offsetof(o_t, cache), 0, 0, NULL, "true", true, "General", NULL, "keep answers"},
+    {"threads", 't', "engine.threads", OPT_INT, offsetof(o_t, threads), 1, 64, NULL, "4", false, "Engine", "N", "how many threads compute"},
+    {"rate", 0, "engine.rate", OPT_FLOAT, offsetof(o_t, rate), 0, 1, NULL, "0.5", false, "Engine", "R", "a rate"},
+    {"host", 0, "server.host", OPT_STR, offsetof(o_t, host), 0, 0, NULL, "127.0.0.1", false, "Server", "ADDR", "where to listen"},
+    {"budget", 0, "engine.kv.budget", OPT_BYTES, offsetof(o_t, budget), 0, 1e12, NULL, "64M", false, "Engine", "SIZE", "bytes of KV"},
+    {"isa", 0, "engine.isa", OPT_ENUM, offsetof(o_t, isa), 0, 0, "auto,ref,avx2", "auto", false, "Engine", NULL, "instruction set"},
+    {"name", 'n', "server.names", OPT_LIST, offsetof(o_t, names), 0, 0, NULL, NULL, false, "Server", "NAME", "served names"},
+    {"config", 0, NULL, OPT_STR, offsetof(o_t, config), 0, 0, NULL, NULL, false, "General", "FILE", "configuration file"},
+    {0},
 };
 static const opt_cmd cmd = {"serve", "MODEL", "serve a model", NULL, rows, sizeof(o_t), 0, 2};
 
 static const opt_row one_rows[] = {
-  {"level", 'l', NULL, OPT_INT, 0, 0, 9, NULL, "3", false, NULL, "N", "a level"},
-  {0},
+    {"level", 'l', NULL, OPT_INT, 0, 0, 9, NULL, "3", false, NULL, "N", "a level"},
+    {0},
 };
 static const opt_cmd one = {"one", "FILE", "one option", NULL, one_rows, sizeof(int64_t), 1, 1};
 
-typedef struct parsed { o_t o; opt_set *set; char **pos; int n; bool help; err e; char *argv[24]; } parsed;
+typedef struct parsed {
+  o_t o;
+  opt_set *set;
+  char **pos;
+  int n;
+  bool help;
+  err e;
+  char *argv[24];
+} parsed;
 
 static bool parse(parsed *p, const char *line) {
   static char text[1024];
@@ -88,25 +96,27 @@ static void test_forms(void **state) {
 
 static void test_refusals(void **state) {
   (void)state;
-  static const struct { const char *line, *msg; } bad[] = {
-    {"--thraeds 3", "unknown option --thraeds: did you mean --threads?"},
-    {"--zzzzzz", "unknown option --zzzzzz"},
-    {"--threads 0", "--threads: 0 is out of range: 1 to 64"},
-    {"-t 65", "out of range"},
-    {"--threads x", "--threads: 'x' is not a whole number"},
-    {"--threads 4.5", "not a whole number"},
-    {"--threads 99999999999999999999", "not a whole number"},
-    {"--rate nan", "not a number"},
-    {"--rate 1.01", "out of range: 0 to 1"},
-    {"--budget lots", "not a size"},
-    {"--isa sse", "'sse' is not one of auto,ref,avx2"},
-    {"--isa", "--isa needs a value: auto,ref,avx2"},
-    {"--host", "--host needs a value: ADDR"},
-    {"--verbose=maybe", "neither true nor false"},
-    {"--no-threads", "unknown option --no-threads: did you mean --threads?"},
-    {"-q", "unknown option -q"},
-    {"a b c", "one argument too many, 'c'"},
-    {"--config /no/such/file.yaml", "/no/such/file.yaml"},
+  static const struct {
+    const char *line, *msg;
+  } bad[] = {
+      {"--thraeds 3", "unknown option --thraeds: did you mean --threads?"},
+      {"--zzzzzz", "unknown option --zzzzzz"},
+      {"--threads 0", "--threads: 0 is out of range: 1 to 64"},
+      {"-t 65", "out of range"},
+      {"--threads x", "--threads: 'x' is not a whole number"},
+      {"--threads 4.5", "not a whole number"},
+      {"--threads 99999999999999999999", "not a whole number"},
+      {"--rate nan", "not a number"},
+      {"--rate 1.01", "out of range: 0 to 1"},
+      {"--budget lots", "not a size"},
+      {"--isa sse", "'sse' is not one of auto,ref,avx2"},
+      {"--isa", "--isa needs a value: auto,ref,avx2"},
+      {"--host", "--host needs a value: ADDR"},
+      {"--verbose=maybe", "neither true nor false"},
+      {"--no-threads", "unknown option --no-threads: did you mean --threads?"},
+      {"-q", "unknown option -q"},
+      {"a b c", "one argument too many, 'c'"},
+      {"--config /no/such/file.yaml", "/no/such/file.yaml"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     parsed p;
@@ -190,7 +200,10 @@ static void test_search(void **state) {
   opt_set_free(p.set);
 }
 
-typedef struct seen { int n; char text[2048]; } seen;
+typedef struct seen {
+  int n;
+  char text[2048];
+} seen;
 static void count(void *arg, const err *e) {
   seen *s = arg;
   s->n++;
@@ -233,7 +246,11 @@ static void test_sample(void **state) {
   if (!opt_check(cmds, 3, "s.yaml", NULL, NULL, &e)) fail_msg("%s\n%s", e.msg, text);
   int live = 0;
   for (char *p = text; *p; p++)
-    if (*p == '#' && p[1] != ' ') { *p = ' '; live++; memmove(p, p + 1, strlen(p)); }
+    if (*p == '#' && p[1] != ' ') {
+      *p = ' ';
+      live++;
+      memmove(p, p + 1, strlen(p));
+    }
   assert_int_equal(live, 7);
   write_file("s.yaml", text);
   bool ok = opt_check(cmds, 3, "s.yaml", NULL, NULL, &e);
@@ -285,10 +302,9 @@ int main(void) {
   char dir[] = "/tmp/weir-opt-XXXXXX";
   if (!mkdtemp(dir) || chdir(dir)) return 1;
   setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
-  const struct CMUnitTest t[] = {
-    cmocka_unit_test(test_defaults), cmocka_unit_test(test_forms), cmocka_unit_test(test_refusals), cmocka_unit_test(test_one),
-    cmocka_unit_test(test_config), cmocka_unit_test(test_search), cmocka_unit_test(test_check), cmocka_unit_test(test_sample),
-    cmocka_unit_test(test_help), cmocka_unit_test(test_nearest)};
+  const struct CMUnitTest t[] = {cmocka_unit_test(test_defaults), cmocka_unit_test(test_forms), cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_one), cmocka_unit_test(test_config), cmocka_unit_test(test_search), cmocka_unit_test(test_check),
+      cmocka_unit_test(test_sample), cmocka_unit_test(test_help), cmocka_unit_test(test_nearest)};
   int rc = cmocka_run_group_tests(t, NULL, NULL);
   remove("c.yaml");
   remove("s.yaml");

@@ -7,30 +7,32 @@
 #include <stdio.h>
 
 /* Each row: a text and the JSON it must become, or (starting with '!') what the message must contain. */
-static const struct { const char *yaml, *want; } rows[] = {
-  {"a: 1\nb: [x, 'y', 2.5]\nc:\n  d: true\n", "{\"a\":1,\"b\":[\"x\",\"y\",2.5],\"c\":{\"d\":true}}"},
-  {"", "null"},
-  {"# only a comment\n", "null"},
-  {"a:\nb: ~\nc: null\n", "{\"a\":null,\"b\":null,\"c\":null}"},
-  {"a: 'true'\nb: \"12\"\nc: yes\nd: off\n", "{\"a\":\"true\",\"b\":\"12\",\"c\":\"yes\",\"d\":\"off\"}"},
-  {"a: 0x1F\nb: 0o17\nc: -5\nd: +7\ne: 010\n", "{\"a\":31,\"b\":15,\"c\":-5,\"d\":7,\"e\":10}"},
-  {"a: 1e3\nb: .5\nc: 1.\nd: -2.5E-1\n", "{\"a\":1000.0,\"b\":0.5,\"c\":1.0,\"d\":-0.25}"},
-  {"a: 1.2.3\nb: 1_000\nc: -x\nd: 64M\ne: .\n", "{\"a\":\"1.2.3\",\"b\":\"1_000\",\"c\":\"-x\",\"d\":\"64M\",\"e\":\".\"}"},
-  {"a: |\n  x\n  y\n", "{\"a\":\"x\\ny\\n\"}"},
-  {"- 1\n- - 2\n  - {k: v}\n", "[1,[2,{\"k\":\"v\"}]]"},
-  {"a: &x 1\nb: *x\n", "!t.yaml:2:4: aliases"},
-  {"a: !!str 1\n", "!t.yaml:1:4: tags"},
-  {"a: 1\na: 2\n", "!t.yaml:2:1: the key 'a' is here twice"},
-  {"a: 1\n---\nb: 2\n", "!second document"},
-  {"a: .inf\n", "!infinity"},
-  {"a: .NaN\n", "!infinity and NaN"},
-  {"a: 99999999999999999999\n", "!does not fit"},
-  {"a: 1e999\n", "!does not fit"},
-  {"[a]: 1\n", "!a key is"},
-  {"a: [1, 2\n", "!t.yaml:"},
-  {"a:\n\t- 1\n", "!t.yaml:2:"},
-  {"a: \xff\xfe\n", "!t.yaml:"},
-  {"a: \"x\\0y\"\n", "{\"a\":\"x\\u0000y\"}"},
+static const struct {
+  const char *yaml, *want;
+} rows[] = {
+    {"a: 1\nb: [x, 'y', 2.5]\nc:\n  d: true\n", "{\"a\":1,\"b\":[\"x\",\"y\",2.5],\"c\":{\"d\":true}}"},
+    {"", "null"},
+    {"# only a comment\n", "null"},
+    {"a:\nb: ~\nc: null\n", "{\"a\":null,\"b\":null,\"c\":null}"},
+    {"a: 'true'\nb: \"12\"\nc: yes\nd: off\n", "{\"a\":\"true\",\"b\":\"12\",\"c\":\"yes\",\"d\":\"off\"}"},
+    {"a: 0x1F\nb: 0o17\nc: -5\nd: +7\ne: 010\n", "{\"a\":31,\"b\":15,\"c\":-5,\"d\":7,\"e\":10}"},
+    {"a: 1e3\nb: .5\nc: 1.\nd: -2.5E-1\n", "{\"a\":1000.0,\"b\":0.5,\"c\":1.0,\"d\":-0.25}"},
+    {"a: 1.2.3\nb: 1_000\nc: -x\nd: 64M\ne: .\n", "{\"a\":\"1.2.3\",\"b\":\"1_000\",\"c\":\"-x\",\"d\":\"64M\",\"e\":\".\"}"},
+    {"a: |\n  x\n  y\n", "{\"a\":\"x\\ny\\n\"}"},
+    {"- 1\n- - 2\n  - {k: v}\n", "[1,[2,{\"k\":\"v\"}]]"},
+    {"a: &x 1\nb: *x\n", "!t.yaml:2:4: aliases"},
+    {"a: !!str 1\n", "!t.yaml:1:4: tags"},
+    {"a: 1\na: 2\n", "!t.yaml:2:1: the key 'a' is here twice"},
+    {"a: 1\n---\nb: 2\n", "!second document"},
+    {"a: .inf\n", "!infinity"},
+    {"a: .NaN\n", "!infinity and NaN"},
+    {"a: 99999999999999999999\n", "!does not fit"},
+    {"a: 1e999\n", "!does not fit"},
+    {"[a]: 1\n", "!a key is"},
+    {"a: [1, 2\n", "!t.yaml:"},
+    {"a:\n\t- 1\n", "!t.yaml:2:"},
+    {"a: \xff\xfe\n", "!t.yaml:"},
+    {"a: \"x\\0y\"\n", "{\"a\":\"x\\u0000y\"}"},
 };
 
 static void test_rows(void **state) {
