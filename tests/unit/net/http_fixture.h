@@ -135,7 +135,7 @@ static void fixture_stop(void) {
 
 /* ---- raw client ---- */
 
-static int dial_buf(int rcvbuf) {
+static inline int dial_buf(int rcvbuf) {
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
   struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)fx.port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
   if (rcvbuf) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &rcvbuf, sizeof rcvbuf);
@@ -143,10 +143,10 @@ static int dial_buf(int rcvbuf) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return fd;
 }
-static int dial(void) { return dial_buf(0); }
+static inline int dial(void) { return dial_buf(0); }
 
 /* Step 0: in one write. Otherwise that many bytes a write. A server that has closed already is no failure here: what it said is what counts. */
-static void say_n(int fd, const char *p, size_t n, size_t step) {
+static inline void say_n(int fd, const char *p, size_t n, size_t step) {
   for (size_t i = 0; i < n;) {
     size_t k = step && step < n - i ? step : n - i;
     ssize_t w = send(fd, p + i, k, MSG_NOSIGNAL);
@@ -154,10 +154,10 @@ static void say_n(int fd, const char *p, size_t n, size_t step) {
     i += (size_t)w;
   }
 }
-static void say(int fd, const char *s) { say_n(fd, s, strlen(s), 0); }
+static inline void say(int fd, const char *s) { say_n(fd, s, strlen(s), 0); }
 
 /* Reads until the end, or until nothing has come for wait_ms. Returns length; *ret_end tells which. */
-static size_t hear(int fd, char *buf, size_t cap, int wait_ms, bool *ret_end) {
+static inline size_t hear(int fd, char *buf, size_t cap, int wait_ms, bool *ret_end) {
   size_t n = 0;
   if (ret_end) *ret_end = false;
   while (n < cap - 1) {
@@ -175,7 +175,7 @@ static size_t hear(int fd, char *buf, size_t cap, int wait_ms, bool *ret_end) {
 }
 
 /* Waits for an answer that ends in `tail`. */
-static size_t hear_until(int fd, char *buf, size_t cap, const char *tail, int limit_ms) {
+static inline size_t hear_until(int fd, char *buf, size_t cap, const char *tail, int limit_ms) {
   size_t n = 0, t = strlen(tail);
   int64_t end = clock_now() + limit_ms * INT64_C(1000000);
   while (n < cap - 1 && !(n >= t && memcmp(buf + n - t, tail, t) == 0)) {
@@ -191,7 +191,7 @@ static size_t hear_until(int fd, char *buf, size_t cap, const char *tail, int li
 }
 
 /* Takes out the one header that differs from run to run; fails when it is not there as often as there are answers. */
-static void drop_dates(char *s) {
+static inline void drop_dates(char *s) {
   char *d;
   while ((d = strstr(s, "Date: "))) {
     char *end = strstr(d, "\r\n");
@@ -201,7 +201,7 @@ static void drop_dates(char *s) {
   }
 }
 
-static bool wait_for(_Atomic int *v, int want, int limit_ms) {
+static inline bool wait_for(_Atomic int *v, int want, int limit_ms) {
   for (int i = 0; i < limit_ms * 2; i++) {
     if (atomic_load(v) >= want) return true;
     usleep(500);
