@@ -8,6 +8,9 @@
 /* Everything a person can type, in the order --help shows it. Nothing is initialised for a command that was not called: --help is a
  * matter of milliseconds and must stay so. */
 const cmd cmd_table[] = {
+    {&cmd_up_opts, cmd_up, "Serve and talk"},
+    {&cmd_serve_opts, cmd_serve, "Serve and talk"},
+    {&cmd_bench_opts, cmd_bench, "Measure"},
     {&cmd_pull_opts, cmd_pull, "Model files"},
     {&cmd_models_opts, cmd_models, "Model files"},
     {&cmd_config_opts, cmd_config, "More"},

@@ -1,0 +1,13 @@
+/* report.h - a load result for people (table) and for scripts (vLLM's flat benchmark JSON).
+ * Not the measurement. Ownership: borrows; report_json gives a new reference. Threads: any. Failure: NULL when memory is out. */
+#ifndef LOAD_REPORT_H
+#define LOAD_REPORT_H
+#include "load/driver.h"
+#include <jansson.h>
+#include <stdio.h>
+
+void report_table(FILE *out, const load_opts *o, load_result *r);
+/* Keys as `vllm bench serve --save-result` names them. tpot is per request without the first token (weir's ITL), itl each gap (weir's ICL). What is
+ * n/a for want of samples is null. */
+json_t *report_json(const load_opts *o, load_result *r);
+#endif

@@ -1,0 +1,24 @@
+/* stats.h - samples and what can honestly be said of them: mean, standard deviation, exact percentiles with their intervals.
+ * Not a histogram: every sample is kept.
+ * Ownership: owns its samples.
+ * Threads: one owner.
+ * Failure: stats_add returns false when memory is out; the sample is then counted as lost, never silently dropped. */
+#ifndef LOAD_STATS_H
+#define LOAD_STATS_H
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct stats { double *v; size_t n, cap, lost; bool sorted; } stats;
+
+void stats_fini(stats *s);
+bool stats_add(stats *s, double x);
+double stats_mean(const stats *s);      /* NAN when empty */
+double stats_std(const stats *s);       /* population, as numpy.std and so vLLM's report; NAN when empty */
+double stats_max(stats *s);
+/* Percentile p in (0, 100): linear interpolation between order statistics (numpy's default). NAN when empty. */
+double stats_pct(stats *s, double p);
+/* May it be printed? A percentile needs at least 1 / (1 - p) samples; the median one. */
+bool stats_pct_ok(const stats *s, double p);
+/* 95 % interval of the percentile from order statistics (binomial, normal approximation of the ranks). false: not enough samples for one. */
+bool stats_pct_interval(stats *s, double p, double *lo, double *hi);
+#endif
