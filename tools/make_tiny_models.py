@@ -84,15 +84,15 @@ def draw(spec, vocab, rng):
     def norm(name):
         w[name + ".weight"] = (1 + 0.2 * rng.standard_normal(d)).astype(np.float32)
 
-    mat("token_embd", vocab, d, 0.8)
+    mat("token_embd", vocab, d, 0.5)
     if not spec["tied"]:
-        mat("output", vocab, d, 0.8)
+        mat("output", vocab, d, 0.5)
     norm("output_norm")
     for i in range(spec["layers"]):
         b = f"blk.{i}."
         norm(b + "attn_norm"), norm(b + "ffn_norm")
-        mat(b + "attn_q", q, d, 1.5), mat(b + "attn_k", kv, d, 1.5), mat(b + "attn_v", kv, d, 1.0), mat(b + "attn_output", d, q, 0.1)
-        mat(b + "ffn_gate", f, d, 1.0), mat(b + "ffn_up", f, d, 1.0), mat(b + "ffn_down", d, f, 0.1)
+        mat(b + "attn_q", q, d, 1.5), mat(b + "attn_k", kv, d, 1.5), mat(b + "attn_v", kv, d, 1.0), mat(b + "attn_output", d, q, 0.06)
+        mat(b + "ffn_gate", f, d, 1.0), mat(b + "ffn_up", f, d, 1.0), mat(b + "ffn_down", d, f, 0.06)
         if spec["family"] == "qwen2":
             for n, size in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
                 w[b + n + ".bias"] = (rng.standard_normal(size) * 0.5).astype(np.float32)
