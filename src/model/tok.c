@@ -20,9 +20,12 @@ int32_t tok_lookup(const tok *t, str text, int classes) {
   }
 }
 
-static void slot_add(tok *t, int32_t id) {
+/* Each entry of a large table is a cache miss. Entries are therefore put in AHEAD later than they are known, when their place has been fetched. */
+enum { AHEAD = 16 };
+
+static void slot_add(tok *t, int32_t id, uint64_t h) {
   str text = tok_text(t, id);
-  uint64_t h = hash64(text.p, text.n, 0), i = h;
+  uint64_t i = h;
   for (; t->slot[i & t->slot_mask].id >= 0; i++) {
     tok_slot s = t->slot[i & t->slot_mask];
     if (s.tag != (uint32_t)(h >> 32) || !str_eq(tok_text(t, s.id), text) || tok_class(t, s.id) != tok_class(t, id)) continue;
@@ -118,12 +121,17 @@ static bool build_text(tok *t, const tok_src *s, const int16_t byte_of[ALPHABET]
   if (!t->types || !t->off || !t->text || !t->slot || !t->whole) return err_set(e, ERR_NOMEM, "out of memory for a vocabulary of %d tokens", t->n);
   memset(t->slot, 0xff, ((size_t)t->slot_mask + 1) * sizeof *t->slot);
   uint32_t at = 0;
-  for (int i = 0; i < t->n; i++) {
+  uint64_t hash[AHEAD];
+  for (int i = 0; i < t->n + AHEAD; i++) {
+    int32_t late = i - AHEAD;
+    if (late >= 0 && t->off[late + 1] > t->off[late]) slot_add(t, late, hash[late % AHEAD]);
+    if (i >= t->n) continue;
     t->types[i] = s->types ? s->types[i] : TOK_NORMAL;
     t->off[i] = at;
     if (s->tokens[i].n) at += (uint32_t)token_bytes(byte_of, s->tokens[i], t->types[i], t->text + at);
     t->off[i + 1] = at;
-    if (at > t->off[i]) slot_add(t, i);
+    hash[i % AHEAD] = hash64(t->text + t->off[i], at - t->off[i], 0);
+    __builtin_prefetch(&t->slot[hash[i % AHEAD] & t->slot_mask], 1);
   }
   return true;
 }
@@ -139,17 +147,34 @@ static bool build_bytes(tok *t, err *e) {
   return true;
 }
 
-static void merge_add(tok *t, int32_t left, int32_t right, int32_t id, uint32_t rank) {
-  uint64_t i = tok_pair_hash(left, right);
+static void merge_add(tok *t, const tok_merge *new) {
+  uint64_t i = tok_pair_hash(new->left, new->right);
   tok_merge *m;
   for (; (m = &t->merge[i & t->merge_mask])->id >= 0; i++)
-    if (m->left == left && m->right == right) break;   /* stated twice: the later one counts, as in the reference */
-  *m = (tok_merge){left, right, id, rank};
+    if (m->left == new->left && m->right == new->right) break;   /* stated twice: the later one counts, as in the reference */
+  *m = *new;
 }
 
 static int32_t operand(const tok *t, str text) {
   int32_t id = tok_lookup(t, text, TOK_CLASS_NORMAL);
   return id >= 0 ? id : tok_lookup(t, text, TOK_CLASS_SPECIAL);
+}
+
+/* Reads merge i, "left right". `both` holds the bytes of the two halves on return from bytes_of, so their join needs no copy. */
+static bool resolve_merge(const tok *t, const tok_src *s, int i, const int16_t byte_of[ALPHABET], char *both, int32_t guess, tok_merge *ret, err *e) {
+  str a, b;
+  if (!str_cut(s->merges[i], ' ', &a, &b) || !a.n || !b.n)
+    return err_param(e, ERR_INPUT, "tokenizer.ggml.merges", "merge %d is not two tokens with a blank between them", i);
+  size_t na = bytes_of(byte_of, a, both), nb = bytes_of(byte_of, b, both + na);
+  str whole = {both, na + nb};
+  int32_t left = operand(t, (str){both, na}), right = operand(t, (str){both + na, nb});
+  bool guessed = !t->twins && guess < t->n && str_eq(tok_text(t, guess), whole) && tok_class(t, guess) == TOK_CLASS_NORMAL;
+  int32_t id = guessed ? guess : operand(t, whole);
+  if (left < 0 || right < 0 || id < 0)
+    return err_param(e, ERR_INPUT, "tokenizer.ggml.merges", "merge %d: its %s is not in the vocabulary; tokens and merges do not belong together", i,
+      left < 0 ? "first half" : right < 0 ? "second half" : "result");
+  *ret = (tok_merge){left, right, id, (uint32_t)i};
+  return true;
 }
 
 static bool build_merges(tok *t, const tok_src *s, const int16_t byte_of[ALPHABET], err *e) {
@@ -163,23 +188,14 @@ static bool build_merges(tok *t, const tok_src *s, const int16_t byte_of[ALPHABE
   bool ok = t->merge && both;
   if (!ok) err_set(e, ERR_NOMEM, "out of memory for %d merges", s->n_merges);
   else memset(t->merge, 0xff, ((size_t)t->merge_mask + 1) * sizeof *t->merge);
-  int32_t guess = 0;
-  for (int i = 0; ok && i < s->n_merges; i++) {
-    str a, b;
-    if (!str_cut(s->merges[i], ' ', &a, &b) || !a.n || !b.n) {
-      ok = err_param(e, ERR_INPUT, "tokenizer.ggml.merges", "merge %d is not two tokens with a blank between them", i);
-      break;
-    }
-    size_t na = bytes_of(byte_of, a, both), nb = bytes_of(byte_of, b, both + na);
-    str whole = {both, na + nb};
-    int32_t left = operand(t, (str){both, na}), right = operand(t, (str){both + na, nb});
-    bool guessed = !t->twins && guess < t->n && str_eq(tok_text(t, guess), whole) && tok_class(t, guess) == TOK_CLASS_NORMAL;
-    int32_t id = guessed ? guess : operand(t, whole);
-    if (left < 0 || right < 0 || id < 0)
-      ok = err_param(e, ERR_INPUT, "tokenizer.ggml.merges", "merge %d: its %s is not in the vocabulary; tokens and merges do not belong together", i,
-        left < 0 ? "first half" : right < 0 ? "second half" : "result");
-    else merge_add(t, left, right, id, (uint32_t)i);
-    guess = id + 1;
+  tok_merge wait[AHEAD];
+  for (int i = 0; ok && i < s->n_merges + AHEAD; i++) {
+    tok_merge *m = &wait[i % AHEAD];
+    int32_t guess = i ? wait[(i - 1) % AHEAD].id + 1 : 0;
+    if (i >= AHEAD) merge_add(t, m);
+    if (i >= s->n_merges) continue;
+    ok = resolve_merge(t, s, i, byte_of, both, guess, m, e);
+    if (ok) __builtin_prefetch(&t->merge[tok_pair_hash(m->left, m->right) & t->merge_mask], 1);
   }
   free(both);
   return ok;
