@@ -1,4 +1,5 @@
 #include "load/driver.h"
+#include "api/openai_reply.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "load/words.h"
@@ -62,21 +63,11 @@ static void write_body(run *r, user *u) {
 
 /* ---- answers ---- */
 
-static void read_usage(user *u, json_t *doc) {
-  json_t *us = json_object_get(doc, "usage");
-  if (!json_is_object(us)) return;
-  u->usage_in = json_integer_value(json_object_get(us, "prompt_tokens"));
-  u->usage_out = json_integer_value(json_object_get(us, "completion_tokens"));
-  u->usage_cached = json_integer_value(json_object_get(json_object_get(us, "prompt_tokens_details"), "cached_tokens"));
-}
-
-static bool has_text(json_t *o, const char *key) { return json_string_length(json_object_get(o, key)) > 0; }
-
-/* Does a chunk carry something a person would see, or reasoning, or a tool argument? Role-only and empty chunks do not count. */
-static bool has_output(json_t *doc) {
-  json_t *c = json_array_get(json_object_get(doc, "choices"), 0), *d = json_object_get(c, "delta");
-  return has_text(c, "text") || has_text(d, "content") || has_text(d, "reasoning_content") || has_text(d, "reasoning") ||
-         json_array_size(json_object_get(d, "tool_calls")) > 0;
+static void read_usage(user *u, const openai_reply *p) {
+  if (!p->has_usage) return;
+  u->usage_in = p->tokens_in;
+  u->usage_out = p->tokens_out;
+  u->usage_cached = p->tokens_cached;
 }
 
 static bool on_event(str event, str data, void *ctx) {
@@ -84,20 +75,20 @@ static bool on_event(str event, str data, void *ctx) {
   int64_t now = clock_now();
   (void)event;
   if (str_is(data, "[DONE]")) return true;
-  json_t *doc;
-  if (!json_parse(data, &doc, NULL)) { u->bad_json = true; return true; }
-  if (json_object_get(doc, "error")) {
+  openai_reply p;
+  if (!openai_reply_parse(data, &p)) { u->bad_json = true; return true; }
+  if (p.error) {
     buf_clear(&u->reply);
     buf_str(&u->reply, data);
     u->bad_json = true;
-  } else if (has_output(doc)) {
+  } else if (p.output) {
     if (!u->first) u->first = now;
     else stats_add(&u->icl, clock_ms(now - u->last));
     u->last = now;
     u->chunks++;
   }
-  read_usage(u, doc);
-  json_decref(doc);
+  read_usage(u, &p);
+  openai_reply_fini(&p);
   return true;
 }
 
@@ -126,17 +117,12 @@ static void count_error(load_result *res, const char *what) {
 
 /* "HTTP 404: The model 'x' does not exist" from whatever body came. */
 static void describe(const user *u, const err *e, char out[160]) {
-  json_t *doc = NULL;
-  const char *msg = NULL;
+  openai_reply p = {0};
   if (e) { snprintf(out, 160, "%.150s", e->msg); return; }
-  if (u->reply.n && json_parse(buf_view(&u->reply), &doc, NULL)) {
-    json_t *er = json_object_get(doc, "error");
-    msg = json_string_value(json_is_string(er) ? er : json_object_get(er, "message"));
-  }
-  if (msg) snprintf(out, 160, "HTTP %d: %.140s", u->status, msg);
+  if (u->reply.n && openai_reply_parse(buf_view(&u->reply), &p) && p.error) snprintf(out, 160, "HTTP %d: %.140s", u->status, p.error);
   else if (u->bad_json) snprintf(out, 160, "HTTP %d: the stream holds a chunk that is not JSON", u->status);
   else snprintf(out, 160, "HTTP %d: %s", u->status, u->status == 200 ? "the answer has no output" : "no error message");
-  json_decref(doc);
+  openai_reply_fini(&p);
 }
 
 static void count_good(run *r, user *u, int64_t done) {
@@ -177,9 +163,9 @@ static void on_done(http_call *c, const err *e, void *ctx) {
   r->active--;
   r->finished++;
   if (good && !streamed) {
-    json_t *doc;
-    good = json_parse(buf_view(&u->reply), &doc, NULL);
-    if (good) { read_usage(u, doc); json_decref(doc); }
+    openai_reply p;
+    good = openai_reply_parse(buf_view(&u->reply), &p);
+    if (good) { read_usage(u, &p); openai_reply_fini(&p); }
   } else if (good) good = u->first > 0;
   if (u->counted) {
     if (done > r->last_done) r->last_done = done;
