@@ -1,12 +1,13 @@
 /* http.h - the HTTP/1.1 server side: requests come whole, answers go out whole or as a stream, a client that leaves is noticed at once.
  * Not a router and not a dialect: paths and bodies are bytes here.
- * Ownership: an http_req lives from the handler's call until http_respond / http_stream_end returned or the on_close callback ran; nobody keeps it longer.
+ * Ownership: an http_req lives from the handler's call until http_respond / http_stream_end returned or on_close ran; nobody keeps it longer.
  * Threads: all on the loop's thread.
- * Failure: what cannot be parsed is answered here (400, 408, 413, 414, 417, 431, 501, 505) with an OpenAI-shaped error body, and never reaches the handler.
- * Bounds: headers 64 KiB, 128 of them; body http_opts.max_body (413, sent without reading the rest), all bodies together max_mem (503); header and
- *   body time-outs against slow clients; connections max_conns (503 and close); idle keep-alive time-out; output buffered per stream max_out, then the
- *   request is closed; a reader that takes nothing for body_ms is closed too.
- * A client that has shut down only its sending side is still owed its answer and gets it; one that is gone is told from it by a probe (see http_conn.c). */
+ * Failure: what cannot be parsed is answered here (400, 408, 413, 414, 417, 431, 501, 505), OpenAI-shaped, and never reaches the handler.
+ *
+ * Bounds: headers 64 KiB, 128 of them; body max_body (413, sent without reading the rest), all bodies together max_mem (503); header and body
+ * time-outs against slow clients; connections max_conns (503 and close); idle keep-alive time-out; output buffered per stream max_out, then the
+ * request is closed; a reader that takes nothing for body_ms is closed too.
+ * A client that has shut down only its sending side is owed its answer and gets it; one that is gone is told from it by a probe (http_conn.c). */
 #ifndef NET_HTTP_H
 #define NET_HTTP_H
 #include "base/err.h"
@@ -15,38 +16,39 @@
 
 typedef struct http_server http_server;
 typedef struct http_req http_req;
-typedef struct http_hdr { const char *name; const char *value; } http_hdr;
 
 typedef struct http_opts {
-  const char *host; int port;          /* port 0: any; http_server_port tells */
-  uint64_t max_body;                   /* 0: 16 MiB */
-  int max_conns;                       /* 0: 4096 */
-  int header_ms, body_ms, idle_ms;     /* 0: 10 s, 60 s without progress (and a floor rate against drip-feeding), 120 s */
-  uint64_t max_out;                    /* bytes buffered for one slow reader of a stream; 0: 1 MiB */
-  uint64_t max_mem;                    /* bytes of requests held at once, all connections together; 0: 1 GiB */
-  void (*handler)(http_req *r, void *ctx);  /* the whole request has been read */
+  const char *host;
+  int port;                                /* port 0: any; http_server_port tells */
+  uint64_t max_body;                       /* 0: 16 MiB */
+  int max_conns;                           /* 0: 4096 */
+  int header_ms, body_ms, idle_ms;         /* 0: 10 s, 60 s without progress (and a floor rate against drip-feeding), 120 s */
+  uint64_t max_out;                        /* bytes buffered for one slow reader of a stream; 0: 1 MiB */
+  uint64_t max_mem;                        /* bytes of requests held at once, all connections together; 0: 1 GiB */
+  void (*handler)(http_req *r, void *ctx); /* the whole request has been read */
   void *ctx;
 } http_opts;
 
-bool http_server_new(loop *l, const http_opts *o, http_server **ret, err *e);  /* listens; "port 8080 is in use: ..." */
+bool http_server_new(loop *l, const http_opts *o, http_server **ret, err *e); /* listens; "port 8080 is in use: ..." */
 int http_server_port(const http_server *s);
-void http_server_drain(http_server *s, loop_fn done, void *arg);  /* stop accepting, close idle connections, call done when the last request has ended */
-void http_server_free(http_server *s);                            /* closes everything now, on_close is called; not from within a handler or on_close */
+/* Stops accepting, closes idle connections, calls done when the last request has ended and its answer is out. */
+void http_server_drain(http_server *s, loop_fn done, void *arg);
+void http_server_free(http_server *s); /* closes everything now, on_close is called; not from within a handler or on_close */
 
 str http_method(const http_req *r);
-str http_path(const http_req *r);                       /* decoded, without the query */
-str http_query(const http_req *r);                      /* raw, "" when none */
-str http_header(const http_req *r, const char *name);   /* case-insensitive; {NULL, 0} when absent */
+str http_path(const http_req *r);                     /* decoded, without the query */
+str http_query(const http_req *r);                    /* raw, "" when none */
+str http_header(const http_req *r, const char *name); /* case-insensitive; {NULL, 0} when absent */
 str http_body(const http_req *r);
-int64_t http_accepted_ns(const http_req *r);            /* clock_now() when the last byte of the request was read */
+int64_t http_accepted_ns(const http_req *r); /* clock_now() when the last byte of the request was read */
 
 /* Adds a header to the answer (before it begins), 16 KiB together. One with a control character in it is dropped whole. */
 void http_add(http_req *r, const char *name, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-void http_respond(http_req *r, int status, const char *content_type, str body);       /* whole; r is gone afterwards */
-void http_stream_begin(http_req *r, int status, const char *content_type);             /* chunked */
-bool http_stream_write(http_req *r, str data);          /* false: the reader is too slow (max_out): on_close has been or will be called */
-void http_stream_end(http_req *r);                      /* r is gone afterwards */
-size_t http_stream_pending(const http_req *r);          /* bytes not yet given to the kernel */
+void http_respond(http_req *r, int status, const char *content_type, str body); /* whole; r is gone afterwards */
+void http_stream_begin(http_req *r, int status, const char *content_type);      /* chunked */
+bool http_stream_write(http_req *r, str data); /* false: the reader is too slow (max_out): on_close has been or will be called */
+void http_stream_end(http_req *r);             /* r is gone afterwards */
+size_t http_stream_pending(const http_req *r); /* bytes not yet given to the kernel */
 /* Called once when the client goes away before the answer ended (also while the handler's work is queued), from the loop, never from within one of
  * these functions; r is gone when it returns. A handler that answers later must set it: without it, r stays until the answer is ended. */
 void http_on_close(http_req *r, void (*fn)(http_req *r, void *arg), void *arg);

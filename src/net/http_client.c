@@ -13,14 +13,18 @@
 
 enum { POOL = 64, MAX_HEAD = 64 * 1024, URL_SHOWN = 512 };
 
-typedef struct sock { struct event *ev; struct sock *prev, *next; http_client *cl; } sock;
+typedef struct sock {
+  struct event *ev;
+  struct sock *prev, *next;
+  http_client *cl;
+} sock;
 
 struct http_call {
   http_client *cl;
   http_call *prev, *next;
   CURL *easy;
   struct curl_slist *headers;
-  http_call_opts o;        /* only the callbacks and max_head: the rest was borrowed for the start */
+  http_call_opts o; /* only the callbacks and max_head: the rest was borrowed for the start */
   buf head;
   int status;
   bool head_done, added, cancelled, stopped, over_head;
@@ -35,7 +39,7 @@ struct http_client {
   struct event *timer, *settle_ev;
   sock *socks;
   http_call *calls;
-  CURL *pool[POOL];        /* finished handles: their allocations serve again */
+  CURL *pool[POOL]; /* finished handles: their allocations serve again */
   int n_pool;
   int in_curl;
   bool unsettled;
@@ -375,7 +379,8 @@ bool http_call_start(http_client *cl, const http_call_opts *o, http_call **ret, 
   http_call *c = calloc(1, sizeof *c);
   if (!c) return err_set(e, ERR_NOMEM, "out of memory for a request");
   c->cl = cl;
-  c->o = (http_call_opts){.max_head = o->max_head ? o->max_head : MAX_HEAD, .on_head = o->on_head, .on_data = o->on_data, .on_done = o->on_done, .ctx = o->ctx};
+  c->o = (http_call_opts){
+      .max_head = o->max_head ? o->max_head : MAX_HEAD, .on_head = o->on_head, .on_data = o->on_data, .on_done = o->on_done, .ctx = o->ctx};
   buf_init(&c->head, c->o.max_head);
   c->next = cl->calls;
   if (c->next) c->next->prev = c;
@@ -388,7 +393,8 @@ bool http_call_start(http_client *cl, const http_call_opts *o, http_call **ret, 
   if (!c->easy || !add_headers(c, o)) {
     bool have = c->easy != NULL;
     call_free(c);
-    return have ? err_param(e, ERR_INPUT, "headers", "a request header holds a line break, or memory is out") : err_set(e, ERR_NOMEM, "out of memory for a request");
+    return have ? err_param(e, ERR_INPUT, "headers", "a request header holds a line break, or memory is out")
+                : err_set(e, ERR_NOMEM, "out of memory for a request");
   }
   set_options(c, o);
   if (ret) *ret = c;

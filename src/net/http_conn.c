@@ -233,7 +233,7 @@ void conn_refuse(conn *c, int status, err_code code, const char *why) {
   char body[512];
   /* `why` is one of our own sentences: nothing of the request is in it, so nothing needs escaping. */
   int n = snprintf(body, sizeof body, "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,\"code\":%s%s%s}}", why, info->openai,
-    info->openai_code ? "\"" : "", info->openai_code ? info->openai_code : "null", info->openai_code ? "\"" : "");
+      info->openai_code ? "\"" : "", info->openai_code ? info->openai_code : "null", info->openai_code ? "\"" : "");
   c->keep = false;
   c->chunked = false;
   buf_clear(&c->extra);
@@ -400,7 +400,8 @@ static void on_event(evutil_socket_t fd, short what, void *arg) {
 
 conn *conn_new(http_server *s, int fd) {
   conn *c = calloc(1, sizeof *c);
-  if (!c || event_assign(&c->ev, loop_base(s->l), fd, EV_READ | EV_WRITE | EV_CLOSED | EV_ET | EV_PERSIST, on_event, c) != 0 || event_add(&c->ev, NULL) != 0) {
+  if (!c || event_assign(&c->ev, loop_base(s->l), fd, EV_READ | EV_WRITE | EV_CLOSED | EV_ET | EV_PERSIST, on_event, c) != 0 ||
+      event_add(&c->ev, NULL) != 0) {
     free(c);
     close(fd);
     return NULL;

@@ -7,11 +7,37 @@ enum { TCHAR = 1, VCHAR = 2, HEX = 4, HOSTCHAR = 8 };
 /* Character classes: tchar (RFC 9110 section 5.6.2), what a field value may hold (5.5), hexadecimal digits, what a Host may hold. */
 #define TVH (TCHAR | VCHAR | HOSTCHAR)
 static const uint8_t class[256] = {
-  ['\t'] = VCHAR, [' '] = VCHAR, ['!'] = TVH, ['"'] = VCHAR, ['#'] = TCHAR | VCHAR, ['$' ... '\''] = TVH, ['(' ... ')'] = VCHAR | HOSTCHAR,
-  ['*' ... '+'] = TVH, [','] = VCHAR | HOSTCHAR, ['-' ... '.'] = TVH, ['/'] = VCHAR, ['0' ... '9'] = TVH | HEX, [':' ... ';'] = VCHAR | HOSTCHAR,
-  ['<'] = VCHAR, ['='] = VCHAR | HOSTCHAR, ['>' ... '@'] = VCHAR, ['A' ... 'F'] = TVH | HEX, ['G' ... 'Z'] = TVH, ['['] = VCHAR | HOSTCHAR,
-  ['\\'] = VCHAR, [']'] = VCHAR | HOSTCHAR, ['^'] = TCHAR | VCHAR, ['_'] = TVH, ['`'] = TCHAR | VCHAR, ['a' ... 'f'] = TVH | HEX,
-  ['g' ... 'z'] = TVH, ['{'] = VCHAR, ['|'] = TCHAR | VCHAR, ['}'] = VCHAR, ['~'] = TVH, [0x80 ... 0xff] = VCHAR,
+    ['\t'] = VCHAR,
+    [' '] = VCHAR,
+    ['!'] = TVH,
+    ['"'] = VCHAR,
+    ['#'] = TCHAR | VCHAR,
+    ['$' ... '\''] = TVH,
+    ['(' ... ')'] = VCHAR | HOSTCHAR,
+    ['*' ... '+'] = TVH,
+    [','] = VCHAR | HOSTCHAR,
+    ['-' ... '.'] = TVH,
+    ['/'] = VCHAR,
+    ['0' ... '9'] = TVH | HEX,
+    [':' ... ';'] = VCHAR | HOSTCHAR,
+    ['<'] = VCHAR,
+    ['='] = VCHAR | HOSTCHAR,
+    ['>' ... '@'] = VCHAR,
+    ['A' ... 'F'] = TVH | HEX,
+    ['G' ... 'Z'] = TVH,
+    ['['] = VCHAR | HOSTCHAR,
+    ['\\'] = VCHAR,
+    [']'] = VCHAR | HOSTCHAR,
+    ['^'] = TCHAR | VCHAR,
+    ['_'] = TVH,
+    ['`'] = TCHAR | VCHAR,
+    ['a' ... 'f'] = TVH | HEX,
+    ['g' ... 'z'] = TVH,
+    ['{'] = VCHAR,
+    ['|'] = TCHAR | VCHAR,
+    ['}'] = VCHAR,
+    ['~'] = TVH,
+    [0x80 ... 0xff] = VCHAR,
 };
 static bool is(char c, int k) { return class[(uint8_t)c] & k; }
 static int hex(char c) { return c <= '9' ? c - '0' : (c | 32) - 'a' + 10; }
@@ -75,7 +101,8 @@ static bool decode_path(http_parse *h, char *p) {
 /* request-target (RFC 9112 section 3.2): origin form, the absolute form a proxy's client sends, or "*". */
 static bool parse_target(http_parse *h, char *p, str t) {
   for (size_t i = 0; i < t.n; i++)
-    if ((uint8_t)t.p[i] < 0x21 || (uint8_t)t.p[i] > 0x7e || t.p[i] == '#') return bad400(h, "the request target holds a character that must be percent-encoded");
+    if ((uint8_t)t.p[i] < 0x21 || (uint8_t)t.p[i] > 0x7e || t.p[i] == '#')
+      return bad400(h, "the request target holds a character that must be percent-encoded");
   if (*t.p != '/' && !str_is(t, "*")) {
     size_t skip = t.n > 7 && strncasecmp(t.p, "http://", 7) == 0 ? 7 : t.n > 8 && strncasecmp(t.p, "https://", 8) == 0 ? 8 : 0;
     const char *end = t.p + t.n;
@@ -106,7 +133,8 @@ static bool parse_request_line(http_parse *h, char *p, str line) {
     return bad400(h, "the request line is not METHOD TARGET HTTP/1.1");
   for (size_t i = 0; i < method.n; i++)
     if (!is(method.p[i], TCHAR)) return bad400(h, "the method holds a character that is not allowed in one");
-  if (version.n != 8 || memcmp(version.p, "HTTP/", 5) != 0 || version.p[6] != '.' || version.p[5] < '0' || version.p[5] > '9' || version.p[7] < '0' || version.p[7] > '9')
+  if (version.n != 8 || memcmp(version.p, "HTTP/", 5) != 0 || version.p[6] != '.' || version.p[5] < '0' || version.p[5] > '9' || version.p[7] < '0' ||
+      version.p[7] > '9')
     return bad400(h, "the request line does not end in HTTP/1.1");
   if (version.p[5] != '1' || version.p[7] > '1') return bad(h, 505, ERR_UNSUPPORTED, "only HTTP/1.1 and HTTP/1.0 are spoken here");
   h->http10 = version.p[7] == '0';
@@ -252,7 +280,8 @@ static bool chunk_step(http_parse *h, char *p, size_t n) {
   str line;
   switch (h->step) {
   case STEP_CHUNK_SIZE:
-    if (next_line(h, p, n, &line)) return line.n > HTTP_MAX_CHUNK_LINE ? bad400(h, "a chunk-size line is longer than 256 bytes") : parse_chunk_size(h, line);
+    if (next_line(h, p, n, &line))
+      return line.n > HTTP_MAX_CHUNK_LINE ? bad400(h, "a chunk-size line is longer than 256 bytes") : parse_chunk_size(h, line);
     if (h->step != STEP_BAD && n - h->pos > HTTP_MAX_CHUNK_LINE + 2) return bad400(h, "a chunk-size line is longer than 256 bytes");
     return false;
   case STEP_CHUNK_DATA: {
@@ -276,7 +305,8 @@ static bool chunk_step(http_parse *h, char *p, size_t n) {
     size_t from = h->pos;
     bool whole = next_line(h, p, n, &line);
     if (h->step == STEP_BAD) return false;
-    if (h->trailer_n + (whole ? h->pos - from : n - from) > HTTP_MAX_HEAD) return bad(h, 431, ERR_TOO_LARGE, "the trailer fields are longer than 65536 bytes");
+    if (h->trailer_n + (whole ? h->pos - from : n - from) > HTTP_MAX_HEAD)
+      return bad(h, 431, ERR_TOO_LARGE, "the trailer fields are longer than 65536 bytes");
     if (!whole) return false;
     h->trailer_n += h->pos - from;
     /* Trailers are checked and dropped: nothing that frames or authorises a request may come after it. */

@@ -89,8 +89,8 @@ const char *server_date(http_server *s) {
     struct tm t;
     gmtime_r(&(time_t){now}, &t);
     /* Not strftime: its names follow the locale. */
-    snprintf(s->date, sizeof s->date, "%s, %02u %s %04u %02u:%02u:%02u GMT", day[t.tm_wday % 7], (unsigned)t.tm_mday % 100, mon[t.tm_mon % 12], (unsigned)(t.tm_year + 1900) % 10000,
-      (unsigned)t.tm_hour % 100, (unsigned)t.tm_min % 100, (unsigned)t.tm_sec % 100);
+    snprintf(s->date, sizeof s->date, "%s, %02u %s %04u %02u:%02u:%02u GMT", day[t.tm_wday % 7], (unsigned)t.tm_mday % 100, mon[t.tm_mon % 12],
+        (unsigned)(t.tm_year + 1900) % 10000, (unsigned)t.tm_hour % 100, (unsigned)t.tm_min % 100, (unsigned)t.tm_sec % 100);
     s->date_at = now;
   }
   return s->date;
@@ -173,7 +173,8 @@ bool http_server_new(loop *l, const http_opts *o, http_server **ret, err *e) {
     return false;
   }
   struct event_base *b = loop_base(l);
-  bool ok = (s->todo_ev = event_new(b, -1, 0, on_todo, s)) && (s->tick_ev = event_new(b, -1, 0, on_tick, s)) && (s->resume_ev = event_new(b, -1, 0, on_resume, s));
+  bool ok = (s->todo_ev = event_new(b, -1, 0, on_todo, s)) && (s->tick_ev = event_new(b, -1, 0, on_tick, s)) &&
+            (s->resume_ev = event_new(b, -1, 0, on_resume, s));
   for (int i = 0; ok && i < s->n_listen; i++)
     ok = (s->accept_ev[i] = event_new(b, s->listen_fd[i], EV_READ | EV_PERSIST, on_accept, s)) && event_add(s->accept_ev[i], NULL) == 0;
   if (!ok) {

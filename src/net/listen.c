@@ -19,7 +19,9 @@ static void set_port(struct sockaddr *a, int port) {
   else ((struct sockaddr_in *)a)->sin_port = htons((uint16_t)port);
 }
 
-static bool is_any6(const struct sockaddr *a) { return a->sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)a)->sin6_addr); }
+static bool is_any6(const struct sockaddr *a) {
+  return a->sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)a)->sin6_addr);
+}
 
 /* One address. 0 with *ret_fd, or an errno. */
 static int open_one(const struct addrinfo *ai, int *ret_fd) {
@@ -41,7 +43,8 @@ static bool say_why(int en, const char *host, int port, err *e) {
   switch (en) {
   case EADDRINUSE: return err_set(e, ERR_IO, "port %d on %s is in use: stop what listens there or choose another with --port", port, host);
   case EACCES: return err_set(e, ERR_IO, "port %d on %s needs privileges this process does not have: choose one above 1023 with --port", port, host);
-  case EADDRNOTAVAIL: return err_param(e, ERR_USAGE, "host", "%s is not an address of this machine: give one that is, 127.0.0.1 or 0.0.0.0 with --host", host);
+  case EADDRNOTAVAIL:
+    return err_param(e, ERR_USAGE, "host", "%s is not an address of this machine: give one that is, 127.0.0.1 or 0.0.0.0 with --host", host);
   default: return err_errno(e, en, "cannot listen on %s port %d", host, port);
   }
 }

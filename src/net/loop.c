@@ -10,11 +10,28 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-typedef struct post { loop_fn fn; void *arg; } post;
-typedef struct post_list { post *v; size_t n, cap; } post_list;
+typedef struct post {
+  loop_fn fn;
+  void *arg;
+} post;
+typedef struct post_list {
+  post *v;
+  size_t n, cap;
+} post_list;
 
-struct loop_timer { loop *l; struct event *ev; loop_fn fn; void *arg; loop_timer *prev, *next; };
-typedef struct loop_signal { struct event *ev; loop_fn fn; void *arg; struct loop_signal *next; } loop_signal;
+struct loop_timer {
+  loop *l;
+  struct event *ev;
+  loop_fn fn;
+  void *arg;
+  loop_timer *prev, *next;
+};
+typedef struct loop_signal {
+  struct event *ev;
+  loop_fn fn;
+  void *arg;
+  struct loop_signal *next;
+} loop_signal;
 
 struct loop {
   struct event_base *base;
@@ -22,13 +39,15 @@ struct loop {
   int wake_fd;
   loop_timer *timers;
   loop_signal *signals;
-  post_list out;             /* being run; the loop's thread only */
-  pthread_mutex_t mu;        /* guards what is below */
+  post_list out;      /* being run; the loop's thread only */
+  pthread_mutex_t mu; /* guards what is below */
   post_list in;
   bool stop;
 };
 
-struct event_base *loop_base(loop *l) { return l->base; }
+struct event_base *loop_base(loop *l) {
+  return l->base;
+}
 
 static void wake(loop *l) {
   uint64_t one = 1;

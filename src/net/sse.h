@@ -16,12 +16,12 @@ typedef struct sse {
   buf line, data, event;
   size_t max;
   bool have_data, after_cr, stopped;
-  int bom;                 /* bytes of a leading byte order mark matched; -1: past it */
+  int bom; /* bytes of a leading byte order mark matched; -1: past it */
   sse_fn fn;
   void *ctx;
 } sse;
 
-void sse_init(sse *s, size_t max, sse_fn fn, void *ctx);  /* max: bytes a line and an event may have; 0: 1 MiB */
+void sse_init(sse *s, size_t max, sse_fn fn, void *ctx); /* max: bytes a line and an event may have; 0: 1 MiB */
 void sse_fini(sse *s);
 bool sse_feed(sse *s, str bytes, err *e);
 #endif

@@ -32,7 +32,7 @@ static struct {
   int port;
   _Atomic int handled, closed, drained, too_slow;
   _Atomic int64_t closed_at;
-  http_req *held;   /* the request of /hang or /stall */
+  http_req *held; /* the request of /hang or /stall */
 } fx;
 
 static void fx_on_close(http_req *r, void *arg) {

@@ -131,7 +131,8 @@ static void test_moments(void **state) {
   int64_t after = clock_now();
   http_moments m = s.at;
   assert_false(m.reused);
-  assert_true(before <= m.start && m.start < m.connected && m.connected < m.head && m.head <= m.first && m.first <= m.last && m.last <= m.done && m.done <= after);
+  assert_true(before <= m.start && m.start < m.connected && m.connected < m.head && m.head <= m.first && m.first <= m.last && m.last <= m.done &&
+              m.done <= after);
   assert_true(m.head - m.start >= 99 * 1000000);
   assert_int_equal(m.tls, 0);
   buf_fini(&s.body);
@@ -288,7 +289,7 @@ static void test_refused(void **state) {
   expect_refused((http_call_opts){.url = "no url"}, ERR_INPUT, "'no url' is not a URL: give http://HOST[:PORT]/PATH or https://...");
   expect_refused((http_call_opts){.url = "file:///etc/passwd"}, ERR_UNSUPPORTED, "the URL begins with file://: only http and https are spoken");
   expect_refused((http_call_opts){.url = "http://127.0.0.1/", .headers = (const char *const[]){"a: b\r\nc: d", NULL}}, ERR_INPUT,
-    "a request header holds a line break, or memory is out");
+      "a request header holds a line break, or memory is out");
 }
 
 static void test_nobody_listens(void **state) {
@@ -309,7 +310,11 @@ static void test_nobody_listens(void **state) {
   close(fd);
 }
 
-typedef struct rogue { int fd, port; const char *answer; pthread_t th; } rogue;
+typedef struct rogue {
+  int fd, port;
+  const char *answer;
+  pthread_t th;
+} rogue;
 
 static void *rogue_thread(void *arg) {
   rogue *r = arg;
@@ -361,8 +366,10 @@ static void test_rogues(void **state) {
   against("SSH-2.0-OpenSSH\r\n", &s);
   assert_int_equal(s.e.code, ERR_NET);
   buf_fini(&s.body);
-  against("HTTP/1.1 200 OK\r\nX: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n"
-          "Y: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n\r\n", &s);
+  against("HTTP/1.1 200 OK\r\nX: "
+          "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n"
+          "Y: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n\r\n",
+      &s);
   assert_int_equal(s.e.code, ERR_TOO_LARGE);
 }
 
@@ -397,10 +404,19 @@ static int down(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_simple), cmocka_unit_test(test_error_status_is_an_answer), cmocka_unit_test(test_moments), cmocka_unit_test(test_many),
-    cmocka_unit_test(test_stops), cmocka_unit_test(test_cancel_waiting), cmocka_unit_test(test_timeouts), cmocka_unit_test(test_pause),
-    cmocka_unit_test(test_start_within), cmocka_unit_test(test_refused), cmocka_unit_test(test_nobody_listens), cmocka_unit_test(test_rogues),
-    cmocka_unit_test(test_free_running),
+      cmocka_unit_test(test_simple),
+      cmocka_unit_test(test_error_status_is_an_answer),
+      cmocka_unit_test(test_moments),
+      cmocka_unit_test(test_many),
+      cmocka_unit_test(test_stops),
+      cmocka_unit_test(test_cancel_waiting),
+      cmocka_unit_test(test_timeouts),
+      cmocka_unit_test(test_pause),
+      cmocka_unit_test(test_start_within),
+      cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_nobody_listens),
+      cmocka_unit_test(test_rogues),
+      cmocka_unit_test(test_free_running),
   };
   return cmocka_run_group_tests(tests, up, down);
 }

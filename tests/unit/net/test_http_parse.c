@@ -10,16 +10,18 @@
 #include <stdlib.h>
 
 static const char *const seeds[] = {
-  "GET /a%20b?x=%41 HTTP/1.1\r\nHost: a\r\nX-Test: v\r\n\r\nrest",
-  "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost:8080\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"a\":\"b c d\"}GET /",
-  "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1;a=b\r\n!\r\nC\r\n\r\n0123456789\r\n0\r\nT: v\r\nU: w\r\n\r\nPOST",
-  "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\nConnection: close, x\r\n\r\n0\r\n\r\n",
-  "GET http://h:1/p HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
-  "\r\n\r\nOPTIONS * HTTP/1.1\r\nhost:\r\n\r\n",
-  "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-  "GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n",
-  "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551617\r\n\r\nx",
-  "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFF0\r\n",
+    "GET /a%20b?x=%41 HTTP/1.1\r\nHost: a\r\nX-Test: v\r\n\r\nrest",
+    "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost:8080\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"a\":\"b c d\"}GET "
+    "/",
+    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1;a=b\r\n!\r\nC\r\n\r\n0123456789\r\n0\r\nT: v\r\nU: "
+    "w\r\n\r\nPOST",
+    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\nConnection: close, x\r\n\r\n0\r\n\r\n",
+    "GET http://h:1/p HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    "\r\n\r\nOPTIONS * HTTP/1.1\r\nhost:\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551617\r\n\r\nx",
+    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFF0\r\n",
 };
 enum { N_SEED = sizeof seeds / sizeof *seeds, MAX_BODY = 64 };
 
@@ -34,8 +36,8 @@ static void describe(const http_parse *h, http_parse_state st, const char *p, si
     buf_printf(out, "more");
     return;
   }
-  buf_printf(out, "done %.*s|%.*s|%.*s|%d%d%d%d|", (int)h->method_n, p + h->method, (int)h->path_n, p + h->path, (int)h->query_n, p + h->query, h->http10,
-    h->keep_alive, h->expect_100, h->chunked);
+  buf_printf(out, "done %.*s|%.*s|%.*s|%d%d%d%d|", (int)h->method_n, p + h->method, (int)h->path_n, p + h->path, (int)h->query_n, p + h->query,
+      h->http10, h->keep_alive, h->expect_100, h->chunked);
   for (int i = 0; i < h->n_field; i++) {
     buf_put(out, p + h->field[i].name, h->field[i].name_n);
     buf_putc(out, '=');
@@ -91,13 +93,13 @@ static void test_cuts(void **state) {
   buf_init(&whole, 1 << 20);
   buf_init(&cut, 1 << 20);
   static const char *const want[N_SEED] = {"done GET|/a b|x=%41|0100|Host=a|X-Test=v||rest",
-    "done POST|/v1/chat/completions||0100|Host=localhost:8080|Content-Type=application/json|Content-Length=13|{\"a\":\"b c d\"}|GET /",
-    "done POST|/||0101|Host=a|Transfer-Encoding=chunked|hello!\r\n0123456789|POST",
-    "done POST|/||0011|Host=a|Transfer-Encoding=chunked|Expect=100-continue|Connection=close, x||", "done GET|/p||1100|Connection=keep-alive||",
-    "done OPTIONS|*||0100|host=||", "bad 400 there are both Content-Length and Transfer-Encoding",
-    "bad 400 a header line begins with white space (line folding is not allowed)",
-    "bad 413 the request body is larger than this server accepts: send less, or raise the server's --max-body",
-    "bad 413 the request body is larger than this server accepts: send less, or raise the server's --max-body"};
+      "done POST|/v1/chat/completions||0100|Host=localhost:8080|Content-Type=application/json|Content-Length=13|{\"a\":\"b c d\"}|GET /",
+      "done POST|/||0101|Host=a|Transfer-Encoding=chunked|hello!\r\n0123456789|POST",
+      "done POST|/||0011|Host=a|Transfer-Encoding=chunked|Expect=100-continue|Connection=close, x||", "done GET|/p||1100|Connection=keep-alive||",
+      "done OPTIONS|*||0100|host=||", "bad 400 there are both Content-Length and Transfer-Encoding",
+      "bad 400 a header line begins with white space (line folding is not allowed)",
+      "bad 413 the request body is larger than this server accepts: send less, or raise the server's --max-body",
+      "bad 413 the request body is larger than this server accepts: send less, or raise the server's --max-body"};
   for (int i = 0; i < N_SEED; i++) {
     size_t n = strlen(seeds[i]);
     parse(seeds[i], n, 0, 0, &whole);

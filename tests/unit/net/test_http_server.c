@@ -6,114 +6,140 @@
 #define H "Host: a\r\n"
 #define CLOSE "Connection: close\r\n"
 
-typedef struct row { const char *name, *in, *out; size_t in_n; } row;
-#define ROW(name, in, out) {name, in, out, sizeof(in) - 1}
+typedef struct row {
+  const char *name, *in, *out;
+  size_t in_n;
+} row;
+#define ROW(name, in, out)                                                                                                                           \
+  { name, in, out, sizeof(in) - 1 }
 
 static const row good_rows[] = {
-  ROW("get", "GET /a HTTP/1.1\r\n" H CLOSE "\r\n", OK(12) CLOSE "\r\nGET /a ? x= "),
-  ROW("query and percent", "GET /a%20%2Fb?c=%20d&?e HTTP/1.1\r\n" H CLOSE "\r\n", OK(24) CLOSE "\r\nGET /a /b ?c=%20d&?e x= "),
-  ROW("absolute form", "GET http://b:80/p?q HTTP/1.1\r\n" H CLOSE "\r\n", OK(13) CLOSE "\r\nGET /p ?q x= "),
-  ROW("absolute form without a path", "GET http://b HTTP/1.1\r\n" H CLOSE "\r\n", OK(11) CLOSE "\r\nGET / ? x= "),
-  ROW("absolute form, query only", "GET http://b?q HTTP/1.1\r\n" H CLOSE "\r\n", OK(12) CLOSE "\r\nGET / ?q x= "),
-  ROW("asterisk", "OPTIONS * HTTP/1.1\r\n" H CLOSE "\r\n", OK(15) CLOSE "\r\nOPTIONS * ? x= "),
-  ROW("header case and white space", "GET /a HTTP/1.1\r\nhOsT:a\r\nX-TEST: \t v w\t \r\n" CLOSE "\r\n", OK(15) CLOSE "\r\nGET /a ? x=v w "),
-  ROW("post", "POST /a HTTP/1.1\r\n" H "Content-Length: 5\r\n" CLOSE "\r\nhello", OK(18) CLOSE "\r\nPOST /a ? x= hello"),
-  ROW("post of nothing", "POST /a HTTP/1.1\r\n" H "Content-Length: 0\r\n" CLOSE "\r\n", OK(13) CLOSE "\r\nPOST /a ? x= "),
-  ROW("body with NUL and CRLF", "POST /a HTTP/1.1\r\n" H "Content-Length: 5\r\n" CLOSE "\r\n\r\n\r\n\t", OK(18) CLOSE "\r\nPOST /a ? x= \r\n\r\n\t"),
-  ROW("chunked", "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: Chunked\r\n" CLOSE "\r\n3\r\nabc\r\n0A;x=\"y\"\r\n0123456789\r\n000\r\nx-trailer: t\r\n\r\n",
-    OK(26) CLOSE "\r\nPOST /a ? x= abc0123456789"),
-  ROW("head", "HEAD /a HTTP/1.1\r\n" H CLOSE "\r\n", OK(13) CLOSE "\r\n"),
-  ROW("head of a stream", "HEAD /stream HTTP/1.1\r\n" H CLOSE "\r\n",
-    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n" CLOSE "x-kind: stream\r\n\r\n"),
-  ROW("stream", "GET /stream HTTP/1.1\r\n" H CLOSE "\r\n",
-    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n" CLOSE
-    "x-kind: stream\r\n\r\n6\r\nhello \r\n21\r\nworld, here are more than sixteen\r\n0\r\n\r\n"),
-  ROW("stream to 1.0", "GET /stream HTTP/1.0\r\n\r\n",
-    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n" CLOSE "x-kind: stream\r\n\r\nhello world, here are more than sixteen"),
-  ROW("1.0", "GET /a HTTP/1.0\r\n\r\n", OK(12) CLOSE "\r\nGET /a ? x= "),
-  ROW("1.0 keep-alive, then close", "GET /a HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\nGET /b HTTP/1.0\r\n\r\n",
-    OK(12) "Connection: keep-alive\r\n\r\nGET /a ? x= " OK(12) CLOSE "\r\nGET /b ? x= "),
-  ROW("pipelined", "GET /a HTTP/1.1\r\n" H "\r\nPOST /b HTTP/1.1\r\n" H "Content-Length: 2\r\n\r\nhiGET /stream HTTP/1.1\r\n" H "\r\nGET /c HTTP/1.1\r\n" H CLOSE "\r\n",
-    OK(12) "\r\nGET /a ? x= " OK(15) "\r\nPOST /b ? x= hi"
-    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nx-kind: stream\r\n\r\n6\r\nhello \r\n21\r\nworld, here are more than sixteen\r\n0\r\n\r\n"
-    OK(12) CLOSE "\r\nGET /c ? x= "),
-  ROW("pipelined behind a late answer", "GET /late HTTP/1.1\r\n" H "\r\nPOST /b HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n" CLOSE "\r\n2\r\nhi\r\n0\r\n\r\n",
-    OK(4) "\r\nlate" OK(15) CLOSE "\r\nPOST /b ? x= hi"),
-  ROW("nothing is read behind close", "GET /a HTTP/1.1\r\n" H CLOSE "\r\nGET /b HTTP/1.1\r\n" H "\r\n", OK(12) CLOSE "\r\nGET /a ? x= "),
-  ROW("blank lines before a request", "\r\n\r\nGET /a HTTP/1.1\r\n" H CLOSE "\r\n", OK(12) CLOSE "\r\nGET /a ? x= "),
-  ROW("204 has no body", "GET /hdr HTTP/1.1\r\n" H CLOSE "\r\n", "HTTP/1.1 204 No Content\r\n" CLOSE "x-good: 7\r\n\r\n"),
+    ROW("get", "GET /a HTTP/1.1\r\n" H CLOSE "\r\n", OK(12) CLOSE "\r\nGET /a ? x= "),
+    ROW("query and percent", "GET /a%20%2Fb?c=%20d&?e HTTP/1.1\r\n" H CLOSE "\r\n", OK(24) CLOSE "\r\nGET /a /b ?c=%20d&?e x= "),
+    ROW("absolute form", "GET http://b:80/p?q HTTP/1.1\r\n" H CLOSE "\r\n", OK(13) CLOSE "\r\nGET /p ?q x= "),
+    ROW("absolute form without a path", "GET http://b HTTP/1.1\r\n" H CLOSE "\r\n", OK(11) CLOSE "\r\nGET / ? x= "),
+    ROW("absolute form, query only", "GET http://b?q HTTP/1.1\r\n" H CLOSE "\r\n", OK(12) CLOSE "\r\nGET / ?q x= "),
+    ROW("asterisk", "OPTIONS * HTTP/1.1\r\n" H CLOSE "\r\n", OK(15) CLOSE "\r\nOPTIONS * ? x= "),
+    ROW("header case and white space", "GET /a HTTP/1.1\r\nhOsT:a\r\nX-TEST: \t v w\t \r\n" CLOSE "\r\n", OK(15) CLOSE "\r\nGET /a ? x=v w "),
+    ROW("post", "POST /a HTTP/1.1\r\n" H "Content-Length: 5\r\n" CLOSE "\r\nhello", OK(18) CLOSE "\r\nPOST /a ? x= hello"),
+    ROW("post of nothing", "POST /a HTTP/1.1\r\n" H "Content-Length: 0\r\n" CLOSE "\r\n", OK(13) CLOSE "\r\nPOST /a ? x= "),
+    ROW("body with NUL and CRLF", "POST /a HTTP/1.1\r\n" H "Content-Length: 5\r\n" CLOSE "\r\n\r\n\r\n\t",
+        OK(18) CLOSE "\r\nPOST /a ? x= \r\n\r\n\t"),
+    ROW("chunked",
+        "POST /a HTTP/1.1\r\n" H "Transfer-Encoding: Chunked\r\n" CLOSE "\r\n3\r\nabc\r\n0A;x=\"y\"\r\n0123456789\r\n000\r\nx-trailer: t\r\n\r\n",
+        OK(26) CLOSE "\r\nPOST /a ? x= abc0123456789"),
+    ROW("head", "HEAD /a HTTP/1.1\r\n" H CLOSE "\r\n", OK(13) CLOSE "\r\n"),
+    ROW("head of a stream", "HEAD /stream HTTP/1.1\r\n" H CLOSE "\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n" CLOSE "x-kind: stream\r\n\r\n"),
+    ROW("stream", "GET /stream HTTP/1.1\r\n" H CLOSE "\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n" CLOSE
+        "x-kind: stream\r\n\r\n6\r\nhello \r\n21\r\nworld, here are more than sixteen\r\n0\r\n\r\n"),
+    ROW("stream to 1.0", "GET /stream HTTP/1.0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n" CLOSE "x-kind: stream\r\n\r\nhello world, here are more than sixteen"),
+    ROW("1.0", "GET /a HTTP/1.0\r\n\r\n", OK(12) CLOSE "\r\nGET /a ? x= "),
+    ROW("1.0 keep-alive, then close", "GET /a HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\nGET /b HTTP/1.0\r\n\r\n",
+        OK(12) "Connection: keep-alive\r\n\r\nGET /a ? x= " OK(12) CLOSE "\r\nGET /b ? x= "),
+    ROW("pipelined",
+        "GET /a HTTP/1.1\r\n" H "\r\nPOST /b HTTP/1.1\r\n" H "Content-Length: 2\r\n\r\nhiGET /stream HTTP/1.1\r\n" H "\r\nGET /c HTTP/1.1\r\n" H CLOSE
+        "\r\n",
+        OK(12) "\r\nGET /a ? x= " OK(15) "\r\nPOST /b ? x= hi"
+                                         "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nx-kind: "
+                                         "stream\r\n\r\n6\r\nhello \r\n21\r\nworld, here are more than sixteen\r\n0\r\n\r\n" OK(12) CLOSE
+        "\r\nGET /c ? x= "),
+    ROW("pipelined behind a late answer",
+        "GET /late HTTP/1.1\r\n" H "\r\nPOST /b HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n" CLOSE "\r\n2\r\nhi\r\n0\r\n\r\n",
+        OK(4) "\r\nlate" OK(15) CLOSE "\r\nPOST /b ? x= hi"),
+    ROW("nothing is read behind close", "GET /a HTTP/1.1\r\n" H CLOSE "\r\nGET /b HTTP/1.1\r\n" H "\r\n", OK(12) CLOSE "\r\nGET /a ? x= "),
+    ROW("blank lines before a request", "\r\n\r\nGET /a HTTP/1.1\r\n" H CLOSE "\r\n", OK(12) CLOSE "\r\nGET /a ? x= "),
+    ROW("204 has no body", "GET /hdr HTTP/1.1\r\n" H CLOSE "\r\n", "HTTP/1.1 204 No Content\r\n" CLOSE "x-good: 7\r\n\r\n"),
 };
 
 /* Refused: status, err table columns, message. */
-typedef struct bad_row { const char *name, *in; size_t in_n; const char *status, *type, *code, *msg; } bad_row;
-#define BAD(name, in, msg) {name, in, sizeof(in) - 1, "400 Bad Request", "invalid_request_error", "null", msg}
-#define BAD_AS(name, in, status, code, msg) {name, in, sizeof(in) - 1, status, "invalid_request_error", code, msg}
+typedef struct bad_row {
+  const char *name, *in;
+  size_t in_n;
+  const char *status, *type, *code, *msg;
+} bad_row;
+#define BAD(name, in, msg)                                                                                                                           \
+  { name, in, sizeof(in) - 1, "400 Bad Request", "invalid_request_error", "null", msg }
+#define BAD_AS(name, in, status, code, msg)                                                                                                          \
+  { name, in, sizeof(in) - 1, status, "invalid_request_error", code, msg }
 #define GET "GET /a HTTP/1.1\r\n" H
 #define POST "POST /a HTTP/1.1\r\n" H
 #define LF_MSG "a line ends in a bare line feed: end each line with CR LF"
 #define LINE_MSG "the request line is not METHOD TARGET HTTP/1.1"
 #define NAME_MSG "a header name holds white space or another character that is not allowed in one"
 #define CTL_MSG "a header value holds a control character"
-#define TOO_LARGE(name, in) BAD_AS(name, in, "413 Content Too Large", "\"too_large\"", "the request body is larger than this server accepts: send less, or raise the server's --max-body")
+#define TOO_LARGE(name, in)                                                                                                                          \
+  BAD_AS(name, in, "413 Content Too Large", "\"too_large\"",                                                                                         \
+      "the request body is larger than this server accepts: send less, or raise the server's --max-body")
 
 static const bad_row bad_rows[] = {
-  BAD("bare LF after the request line", "GET /a HTTP/1.1\n" H "\r\n", LF_MSG),
-  BAD("bare LF in the fields", "GET /a HTTP/1.1\r\nHost: a\n\r\n", LF_MSG),
-  BAD("bare LF as the blank line", GET "\n", LF_MSG),
-  BAD("bare CR in a value", GET "X: a\rY: b\r\n\r\n", CTL_MSG),
-  BAD("slash in the host", "GET /a HTTP/1.1\r\nHost: a/b\r\n\r\n", "Host holds a character that is not allowed in a host name"),
-  BAD("garbage", "\x01\x02\x03\r\n\r\n", LINE_MSG),
-  BAD("no target", "GET\r\n\r\n", LINE_MSG),
-  BAD("no version", "GET /a\r\n\r\n", LINE_MSG),
-  BAD("two spaces", "GET  /a HTTP/1.1\r\n" H "\r\n", LINE_MSG),
-  BAD("space in the target", "GET /a b HTTP/1.1\r\n" H "\r\n", "the request line does not end in HTTP/1.1"),
-  BAD("lower-case version", "GET /a http/1.1\r\n" H "\r\n", "the request line does not end in HTTP/1.1"),
-  BAD("TLS on a plain port", "\x16\x03\x01\x02", "this looks like TLS: this port speaks plain HTTP, use http://"),
-  BAD("space in the method", "G@T /a HTTP/1.1\r\n" H "\r\n", "the method holds a character that is not allowed in one"),
-  BAD("control character in the target", "GET /a\x01 HTTP/1.1\r\n" H "\r\n", "the request target holds a character that must be percent-encoded"),
-  BAD("high byte in the target", "GET /\xc3\xa4 HTTP/1.1\r\n" H "\r\n", "the request target holds a character that must be percent-encoded"),
-  BAD("authority form", "CONNECT a:80 HTTP/1.1\r\n" H "\r\n", "the request target is neither a path nor an http URL"),
-  BAD("half a percent", "GET /%4 HTTP/1.1\r\n" H "\r\n", "the path has a % that two hexadecimal digits do not follow"),
-  BAD("percent NUL", "GET /%00 HTTP/1.1\r\n" H "\r\n", "the path holds %00"),
-  BAD("no host", "GET /a HTTP/1.1\r\n\r\n", "there is no Host field"),
-  BAD("two hosts", GET "Host: b\r\n\r\n", "there are two Host fields"),
-  BAD("space before the colon", GET "Content-Length : 5\r\n\r\nhello", NAME_MSG),
-  BAD("tab before the colon", GET "Transfer-Encoding\t: chunked\r\n\r\n", NAME_MSG),
-  BAD("no colon", GET "what\r\n\r\n", "a header line has no name before a colon"),
-  BAD("empty name", GET ": v\r\n\r\n", "a header line has no name before a colon"),
-  BAD("folded line", GET "X: a\r\n b\r\n\r\n", "a header line begins with white space (line folding is not allowed)"),
-  BAD("NUL in a value", GET "X: a\0b\r\n\r\n", CTL_MSG),
-  BAD("NUL in a name", GET "X\0: b\r\n\r\n", NAME_MSG),
-  BAD("length and chunked", POST "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "there are both Content-Length and Transfer-Encoding"),
-  BAD("chunked and length", POST "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", "there are both Content-Length and Transfer-Encoding"),
-  BAD("two lengths", POST "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello", "there are two Content-Length fields"),
-  BAD("length list", POST "Content-Length: 5, 5\r\n\r\nhello", "Content-Length is not a decimal number"),
-  BAD("length with a sign", POST "Content-Length: +5\r\n\r\nhello", "Content-Length is not a decimal number"),
-  BAD("negative length", POST "Content-Length: -5\r\n\r\nhello", "Content-Length is not a decimal number"),
-  BAD("hexadecimal length", POST "Content-Length: 0x5\r\n\r\nhello", "Content-Length is not a decimal number"),
-  BAD("empty length", POST "Content-Length: \r\n\r\n", "Content-Length is empty"),
-  BAD("chunked in 1.0", "POST /a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "HTTP/1.0 has no Transfer-Encoding"),
-  BAD("two encodings", POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", "there are two Transfer-Encoding fields"),
-  BAD("chunk size not hexadecimal", POST "Transfer-Encoding: chunked\r\n\r\nxyz\r\n", "a chunk does not begin with its size in hexadecimal"),
-  BAD("chunk size with 0x", POST "Transfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n", "a chunk size is followed by something other than an extension"),
-  BAD("chunk size with a sign", POST "Transfer-Encoding: chunked\r\n\r\n-3\r\nabc\r\n", "a chunk does not begin with its size in hexadecimal"),
-  BAD("chunk size with a space", POST "Transfer-Encoding: chunked\r\n\r\n3 \r\nabc\r\n", "a chunk size is followed by white space"),
-  BAD("chunk line with a bare LF", POST "Transfer-Encoding: chunked\r\n\r\n3\nabc\r\n", LF_MSG),
-  BAD("chunk longer than it says", POST "Transfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n", "a chunk is longer than its size says"),
-  BAD("chunk ends in CR X", POST "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\rX", "a chunk is longer than its size says"),
-  BAD("bad trailer", POST "Transfer-Encoding: chunked\r\n\r\n0\r\na b: c\r\n\r\n", NAME_MSG),
-  BAD_AS("coding other than chunked", POST "Transfer-Encoding: gzip, chunked\r\n\r\n", "501 Not Implemented", "\"unsupported_value\"", "the only Transfer-Encoding understood is: chunked"),
-  BAD("vertical tab before chunked", POST "Transfer-Encoding: \vchunked\r\n\r\n", CTL_MSG),
-  BAD_AS("coding that only looks like it", POST "Transfer-Encoding: xchunked\r\n\r\n", "501 Not Implemented", "\"unsupported_value\"", "the only Transfer-Encoding understood is: chunked"),
-  BAD_AS("HTTP/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "505 HTTP Version Not Supported", "\"unsupported_value\"", "only HTTP/1.1 and HTTP/1.0 are spoken here"),
-  BAD_AS("HTTP/1.2", "GET /a HTTP/1.2\r\n\r\n", "505 HTTP Version Not Supported", "\"unsupported_value\"", "only HTTP/1.1 and HTTP/1.0 are spoken here"),
-  BAD_AS("other expectation", POST "Expect: the-spanish-inquisition\r\n\r\n", "417 Expectation Failed", "\"unsupported_value\"", "the only Expect understood is: 100-continue"),
-  TOO_LARGE("body over the bound", POST "Content-Length: 1048577\r\n\r\n"),
-  TOO_LARGE("length over 64 bits", POST "Content-Length: 99999999999999999999999\r\n\r\n"),
-  TOO_LARGE("length that wraps to 5", POST "Content-Length: 18446744073709551621\r\n\r\n"),
-  TOO_LARGE("over the bound with 100-continue", POST "Expect: 100-continue\r\nContent-Length: 1048577\r\n\r\n"),
-  TOO_LARGE("chunk over the bound", POST "Transfer-Encoding: chunked\r\n\r\n100001\r\n"),
-  TOO_LARGE("chunk size over 64 bits", POST "Transfer-Encoding: chunked\r\n\r\n10000000000000003\r\nabc\r\n"),
+    BAD("bare LF after the request line", "GET /a HTTP/1.1\n" H "\r\n", LF_MSG),
+    BAD("bare LF in the fields", "GET /a HTTP/1.1\r\nHost: a\n\r\n", LF_MSG),
+    BAD("bare LF as the blank line", GET "\n", LF_MSG),
+    BAD("bare CR in a value", GET "X: a\rY: b\r\n\r\n", CTL_MSG),
+    BAD("slash in the host", "GET /a HTTP/1.1\r\nHost: a/b\r\n\r\n", "Host holds a character that is not allowed in a host name"),
+    BAD("garbage", "\x01\x02\x03\r\n\r\n", LINE_MSG),
+    BAD("no target", "GET\r\n\r\n", LINE_MSG),
+    BAD("no version", "GET /a\r\n\r\n", LINE_MSG),
+    BAD("two spaces", "GET  /a HTTP/1.1\r\n" H "\r\n", LINE_MSG),
+    BAD("space in the target", "GET /a b HTTP/1.1\r\n" H "\r\n", "the request line does not end in HTTP/1.1"),
+    BAD("lower-case version", "GET /a http/1.1\r\n" H "\r\n", "the request line does not end in HTTP/1.1"),
+    BAD("TLS on a plain port", "\x16\x03\x01\x02", "this looks like TLS: this port speaks plain HTTP, use http://"),
+    BAD("space in the method", "G@T /a HTTP/1.1\r\n" H "\r\n", "the method holds a character that is not allowed in one"),
+    BAD("control character in the target", "GET /a\x01 HTTP/1.1\r\n" H "\r\n", "the request target holds a character that must be percent-encoded"),
+    BAD("high byte in the target", "GET /\xc3\xa4 HTTP/1.1\r\n" H "\r\n", "the request target holds a character that must be percent-encoded"),
+    BAD("authority form", "CONNECT a:80 HTTP/1.1\r\n" H "\r\n", "the request target is neither a path nor an http URL"),
+    BAD("half a percent", "GET /%4 HTTP/1.1\r\n" H "\r\n", "the path has a % that two hexadecimal digits do not follow"),
+    BAD("percent NUL", "GET /%00 HTTP/1.1\r\n" H "\r\n", "the path holds %00"),
+    BAD("no host", "GET /a HTTP/1.1\r\n\r\n", "there is no Host field"),
+    BAD("two hosts", GET "Host: b\r\n\r\n", "there are two Host fields"),
+    BAD("space before the colon", GET "Content-Length : 5\r\n\r\nhello", NAME_MSG),
+    BAD("tab before the colon", GET "Transfer-Encoding\t: chunked\r\n\r\n", NAME_MSG),
+    BAD("no colon", GET "what\r\n\r\n", "a header line has no name before a colon"),
+    BAD("empty name", GET ": v\r\n\r\n", "a header line has no name before a colon"),
+    BAD("folded line", GET "X: a\r\n b\r\n\r\n", "a header line begins with white space (line folding is not allowed)"),
+    BAD("NUL in a value", GET "X: a\0b\r\n\r\n", CTL_MSG),
+    BAD("NUL in a name", GET "X\0: b\r\n\r\n", NAME_MSG),
+    BAD("length and chunked", POST "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "there are both Content-Length and Transfer-Encoding"),
+    BAD("chunked and length", POST "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+        "there are both Content-Length and Transfer-Encoding"),
+    BAD("two lengths", POST "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello", "there are two Content-Length fields"),
+    BAD("length list", POST "Content-Length: 5, 5\r\n\r\nhello", "Content-Length is not a decimal number"),
+    BAD("length with a sign", POST "Content-Length: +5\r\n\r\nhello", "Content-Length is not a decimal number"),
+    BAD("negative length", POST "Content-Length: -5\r\n\r\nhello", "Content-Length is not a decimal number"),
+    BAD("hexadecimal length", POST "Content-Length: 0x5\r\n\r\nhello", "Content-Length is not a decimal number"),
+    BAD("empty length", POST "Content-Length: \r\n\r\n", "Content-Length is empty"),
+    BAD("chunked in 1.0", "POST /a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "HTTP/1.0 has no Transfer-Encoding"),
+    BAD("two encodings", POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", "there are two Transfer-Encoding fields"),
+    BAD("chunk size not hexadecimal", POST "Transfer-Encoding: chunked\r\n\r\nxyz\r\n", "a chunk does not begin with its size in hexadecimal"),
+    BAD("chunk size with 0x", POST "Transfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n",
+        "a chunk size is followed by something other than an extension"),
+    BAD("chunk size with a sign", POST "Transfer-Encoding: chunked\r\n\r\n-3\r\nabc\r\n", "a chunk does not begin with its size in hexadecimal"),
+    BAD("chunk size with a space", POST "Transfer-Encoding: chunked\r\n\r\n3 \r\nabc\r\n", "a chunk size is followed by white space"),
+    BAD("chunk line with a bare LF", POST "Transfer-Encoding: chunked\r\n\r\n3\nabc\r\n", LF_MSG),
+    BAD("chunk longer than it says", POST "Transfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n", "a chunk is longer than its size says"),
+    BAD("chunk ends in CR X", POST "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\rX", "a chunk is longer than its size says"),
+    BAD("bad trailer", POST "Transfer-Encoding: chunked\r\n\r\n0\r\na b: c\r\n\r\n", NAME_MSG),
+    BAD_AS("coding other than chunked", POST "Transfer-Encoding: gzip, chunked\r\n\r\n", "501 Not Implemented", "\"unsupported_value\"",
+        "the only Transfer-Encoding understood is: chunked"),
+    BAD("vertical tab before chunked", POST "Transfer-Encoding: \vchunked\r\n\r\n", CTL_MSG),
+    BAD_AS("coding that only looks like it", POST "Transfer-Encoding: xchunked\r\n\r\n", "501 Not Implemented", "\"unsupported_value\"",
+        "the only Transfer-Encoding understood is: chunked"),
+    BAD_AS("HTTP/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "505 HTTP Version Not Supported", "\"unsupported_value\"",
+        "only HTTP/1.1 and HTTP/1.0 are spoken here"),
+    BAD_AS("HTTP/1.2", "GET /a HTTP/1.2\r\n\r\n", "505 HTTP Version Not Supported", "\"unsupported_value\"",
+        "only HTTP/1.1 and HTTP/1.0 are spoken here"),
+    BAD_AS("other expectation", POST "Expect: the-spanish-inquisition\r\n\r\n", "417 Expectation Failed", "\"unsupported_value\"",
+        "the only Expect understood is: 100-continue"),
+    TOO_LARGE("body over the bound", POST "Content-Length: 1048577\r\n\r\n"),
+    TOO_LARGE("length over 64 bits", POST "Content-Length: 99999999999999999999999\r\n\r\n"),
+    TOO_LARGE("length that wraps to 5", POST "Content-Length: 18446744073709551621\r\n\r\n"),
+    TOO_LARGE("over the bound with 100-continue", POST "Expect: 100-continue\r\nContent-Length: 1048577\r\n\r\n"),
+    TOO_LARGE("chunk over the bound", POST "Transfer-Encoding: chunked\r\n\r\n100001\r\n"),
+    TOO_LARGE("chunk size over 64 bits", POST "Transfer-Encoding: chunked\r\n\r\n10000000000000003\r\nabc\r\n"),
 };
 
 static void expect_exchange(const char *name, const char *in, size_t in_n, const char *want) {
@@ -133,7 +159,8 @@ static void expect_exchange(const char *name, const char *in, size_t in_n, const
 
 static void test_good(void **state) {
   (void)state;
-  for (size_t i = 0; i < sizeof good_rows / sizeof *good_rows; i++) expect_exchange(good_rows[i].name, good_rows[i].in, good_rows[i].in_n, good_rows[i].out);
+  for (size_t i = 0; i < sizeof good_rows / sizeof *good_rows; i++)
+    expect_exchange(good_rows[i].name, good_rows[i].in, good_rows[i].in_n, good_rows[i].out);
 }
 
 static void error_answer(char *out, size_t cap, const char *status, const char *type, const char *code, const char *msg) {
@@ -179,7 +206,8 @@ static void test_bounds(void **state) {
   expect_status("GET /", "a", 8192, " HTTP/1.1\r\n" H "\r\n", "414");
   expect_status("GET /", "a", 9000, "", "414");
   expect_status(POST "Transfer-Encoding: chunked\r\n\r\n1;", "x", 300, "\r\na\r\n", "400");
-  expect_status(POST "Transfer-Encoding: chunked\r\n\r\n", "1;xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r\na\r\n", 400, "", "400");
+  expect_status(
+      POST "Transfer-Encoding: chunked\r\n\r\n", "1;xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r\na\r\n", 400, "", "400");
   expect_status(POST "Transfer-Encoding: chunked\r\n\r\n0\r\n", "X: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n", 2000, "", "431");
   expect_status(POST "Transfer-Encoding: chunked\r\n\r\n", "1\r\na\r\n", 100000, "0\r\n\r\n", "200");
 }
@@ -452,7 +480,8 @@ static void test_many(void **state) {
   int over = dial();
   hear(over, got, sizeof got, 1000, &end);
   drop_dates(got);
-  error_answer(want, sizeof want, "503 Service Unavailable", "server_error", "\"overloaded\"", "the server has as many connections as it may: try again later");
+  error_answer(want, sizeof want, "503 Service Unavailable", "server_error", "\"overloaded\"",
+      "the server has as many connections as it may: try again later");
   assert_string_equal(got, want);
   close(over);
   for (int i = 0; i < 50; i++) close(fd[i]);
@@ -557,12 +586,21 @@ static int stop(void **state) {
 
 int main(void) {
   const struct CMUnitTest plain[] = {
-    cmocka_unit_test(test_good), cmocka_unit_test(test_bad), cmocka_unit_test(test_bounds), cmocka_unit_test(test_large_body),
-    cmocka_unit_test(test_413_before_body), cmocka_unit_test(test_continue), cmocka_unit_test(test_keep_alive), cmocka_unit_test(test_leaves),
-    cmocka_unit_test(test_leaves_behind_pipelined), cmocka_unit_test(test_half_closed), cmocka_unit_test(test_drain),
+      cmocka_unit_test(test_good),
+      cmocka_unit_test(test_bad),
+      cmocka_unit_test(test_bounds),
+      cmocka_unit_test(test_large_body),
+      cmocka_unit_test(test_413_before_body),
+      cmocka_unit_test(test_continue),
+      cmocka_unit_test(test_keep_alive),
+      cmocka_unit_test(test_leaves),
+      cmocka_unit_test(test_leaves_behind_pipelined),
+      cmocka_unit_test(test_half_closed),
+      cmocka_unit_test(test_drain),
   };
   const struct CMUnitTest hurried[] = {cmocka_unit_test(test_slow), cmocka_unit_test(test_slow_reader), cmocka_unit_test(test_many)};
   const struct CMUnitTest alone[] = {cmocka_unit_test(test_free_while_busy), cmocka_unit_test(test_addresses)};
-  return cmocka_run_group_tests_name("server", plain, start_plain, stop) + cmocka_run_group_tests_name("server, short limits", hurried, start_short, stop) +
+  return cmocka_run_group_tests_name("server", plain, start_plain, stop) +
+         cmocka_run_group_tests_name("server, short limits", hurried, start_short, stop) +
          cmocka_run_group_tests_name("server, alone", alone, NULL, NULL);
 }

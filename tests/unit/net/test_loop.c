@@ -11,8 +11,13 @@
 
 enum { THREADS = 4, POSTS = 20000 };
 
-typedef struct item { int thread, seq; } item;
-static struct { loop *l; int next[THREADS], n; } st;
+typedef struct item {
+  int thread, seq;
+} item;
+static struct {
+  loop *l;
+  int next[THREADS], n;
+} st;
 static item items[THREADS][POSTS];
 
 static void take_item(void *arg) {
@@ -77,7 +82,12 @@ static void test_repost(void **state) {
   loop_free(l);
 }
 
-static struct { loop *l; int order[4], n; int64_t at[4]; loop_timer *victim; } tm;
+static struct {
+  loop *l;
+  int order[4], n;
+  int64_t at[4];
+  loop_timer *victim;
+} tm;
 static void note(int which) {
   tm.at[tm.n] = clock_now();
   tm.order[tm.n++] = which;
@@ -134,6 +144,6 @@ static void test_signal(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_posts), cmocka_unit_test(test_bound), cmocka_unit_test(test_repost),
-    cmocka_unit_test(test_timers), cmocka_unit_test(test_signal)};
+      cmocka_unit_test(test_timers), cmocka_unit_test(test_signal)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

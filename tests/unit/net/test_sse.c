@@ -5,26 +5,32 @@
 #include <cmocka.h>
 #include <stdlib.h>
 
-typedef struct row { const char *in, *out; } row; /* out: each event as "type|data;" */
+typedef struct row {
+  const char *in, *out;
+} row; /* out: each event as "type|data;" */
 
 static const row rows[] = {
-  {"data: a\n\n", "|a;"},
-  {"data: a\r\n\r\n", "|a;"},
-  {"data: a\r\r", "|a;"},
-  {"data:a\n\ndata:  b\n\n", "|a;| b;"},
-  {"data: a\ndata: b\ndata\ndata:\n\n", "|a\nb\n\n;"},
-  {": comment\n\ndata: x\n:another\n\n", "|x;"},
-  {"event: ping\ndata: {\"a\": 1}\n\ndata: [DONE]\n\n", "ping|{\"a\": 1};|[DONE];"},
-  {"event: lost\n\ndata: x\n\n", "|x;"},
-  {"id: 7\nretry: 10\nfoo: bar\ndata: x\n\n", "|x;"},
-  {"data\n\n", "|;"},
-  {"\n\n\r\n\r\rdata: x\r\n\n", "|x;"},
-  {"data: x\n", ""},
-  {"data: x", ""},
-  {"\xef\xbb\xbf" "data: x\n\n", "|x;"},
-  {"\xef\xbb" "data: x\n\ndata: y\n\n", "|y;"},
-  {"data: \xc3\xa9\xf0\x9f\x98\x80\r\ndata: :\r\n\r\n", "|\xc3\xa9\xf0\x9f\x98\x80\n:;"},
-  {" data: x\n\nDATA: y\n\ndata : z\n\n", ""},
+    {"data: a\n\n", "|a;"},
+    {"data: a\r\n\r\n", "|a;"},
+    {"data: a\r\r", "|a;"},
+    {"data:a\n\ndata:  b\n\n", "|a;| b;"},
+    {"data: a\ndata: b\ndata\ndata:\n\n", "|a\nb\n\n;"},
+    {": comment\n\ndata: x\n:another\n\n", "|x;"},
+    {"event: ping\ndata: {\"a\": 1}\n\ndata: [DONE]\n\n", "ping|{\"a\": 1};|[DONE];"},
+    {"event: lost\n\ndata: x\n\n", "|x;"},
+    {"id: 7\nretry: 10\nfoo: bar\ndata: x\n\n", "|x;"},
+    {"data\n\n", "|;"},
+    {"\n\n\r\n\r\rdata: x\r\n\n", "|x;"},
+    {"data: x\n", ""},
+    {"data: x", ""},
+    {"\xef\xbb\xbf"
+     "data: x\n\n",
+        "|x;"},
+    {"\xef\xbb"
+     "data: x\n\ndata: y\n\n",
+        "|y;"},
+    {"data: \xc3\xa9\xf0\x9f\x98\x80\r\ndata: :\r\n\r\n", "|\xc3\xa9\xf0\x9f\x98\x80\n:;"},
+    {" data: x\n\nDATA: y\n\ndata : z\n\n", ""},
 };
 
 static bool collect(str event, str data, void *ctx) {
@@ -52,7 +58,8 @@ static void run(const row *r, size_t a, size_t b, size_t step) {
     free(piece);
     i = end;
   }
-  if (!str_is(buf_view(&out), r->out)) fail_msg("'%s' cut at %zu, %zu / every %zu: want '%s', got '%s'", r->in, a, b, step, r->out, out.n ? out.p : "");
+  if (!str_is(buf_view(&out), r->out))
+    fail_msg("'%s' cut at %zu, %zu / every %zu: want '%s', got '%s'", r->in, a, b, step, r->out, out.n ? out.p : "");
   sse_fini(&s);
   buf_fini(&out);
 }
