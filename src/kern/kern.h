@@ -13,7 +13,13 @@
  *     Unquantised weights: acc = fmaf(w[k], x[k], acc), k ascending, one accumulator per output.
  *  3. Reductions over a row (norms, soft-max sums) use 16 virtual lanes: lane j takes elements i with i mod 16 == j, ascending;
  *     lanes are then added as a tree 8-4-2-1 (lane j += lane j+8, then +4, +2, +1).
- *  4. Attention works in splits of KERN_SPLIT absolute positions; see attn below.
+ *  4. Attention works in splits of KERN_SPLIT absolute positions, whatever the page size, the rows of the call and the threads. Per query head of a
+ *     row and per split: s = scale * (fma over head_dim ascending, from 0); m = largest s of the visible keys; p = exp(s - m); l = sum of p as in 3,
+ *     the lane being the position mod 16; o[d] = fma(p, v[d], o[d]) over the visible keys ascending, from 0. Splits are folded ascending, the first
+ *     taken as it is: t = max(m', m), f' = exp(m' - t), f = exp(m - t), l' = fma(l', f', l * f), o'[d] = fma(o'[d], f', o[d] * f), m' = t. The
+ *     output is o' * (1 / l'). A key a row does not see takes no part at all: memory behind the last position may hold anything, NaN included.
+ *  5. exp is kern_expf everywhere: n = nearest integer to x log2(e), two-part ln 2, a polynomial of degree 6, all fma; under 2^-126 it is 0.
+ *     Element-wise kernels are one sequence of operations per element, written in vec_body.inc; where in the row it stands does not matter.
  *  No compiler may contract or reorder: the tree is built with -ffp-contract=off and without fast-math. */
 #ifndef KERN_KERN_H
 #define KERN_KERN_H
@@ -80,7 +86,9 @@ typedef struct kern_kv {
 size_t kern_kv_page_bytes(const kern_kv *kv); /* 0: no kernel takes this shape (head_dim odd or over KERN_HEAD_MAX, page not a multiple of 16) */
 
 /* Attention of rows that follow each other in one sequence: row i is the query at absolute position pos0 + i and sees keys
- * max(0, pos - window + 1) .. pos (window 0: all). GQA: query heads [h*g, (h+1)*g) read kv head h, g = n_head / n_kv. */
+ * max(0, pos - window + 1) .. pos (window 0: all). GQA: query heads [h*g, (h+1)*g) read kv head h, g = n_head / n_kv.
+ * A call keeps its tiles on the stack, under 300 KB (a pool's threads have room for it). Fast are head_dim a multiple of 16 and pages of 64 and more;
+ * a call with 32 and more rows shares each piece of K and V among all of them. */
 typedef struct kern_attn {
   const kern_kv *kv;
   int layer, n_head;
