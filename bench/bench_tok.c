@@ -1,5 +1,5 @@
-/* How fast the tokenizer is: opening a vocabulary, English-like text, code, other scripts, and the worst cases at two sizes (a ratio near 1 per byte is
- * linear). One thread. Best of several runs: the machine may be shared.
+/* How fast the tokenizer is: opening a vocabulary, English-like text, code, other scripts, and the worst cases at two sizes (a ratio near 1 per byte
+ * is linear). One thread. Best of several runs: the machine may be shared.
  *
  *   bench_tok MODEL.gguf [FILE]     FILE: text of your own, measured too */
 #include "base/clock.h"
@@ -12,15 +12,22 @@
 enum { RUNS = 5 };
 
 /* Words by falling frequency, as English has them; drawn by Zipf's law. */
-static const char english[] =
-  "the of and to in a is that for it as was with be by on not he his but at are this have from or had an they which one you were her all she there would their we him been has "
-  "when who will more no if out so said what up its about into than them can only other new some could time these two may then do first any my now such like our over man me even most "
-  "made after also did many before must through back years where much your way well down should because each just those people how too little state good very make world still own see men "
-  "work long get here between both life being under never day same another know while last might us great old year off come since against go came right used take three house government "
-  "machine learning inference latency throughput engineering measurement accountability configuration token model request scheduler bandwidth Monday London Elizabeth unfortunately "
-  "independent organisation characteristic misunderstanding photosynthesis bureaucratic unprecedented rhythm quotient";
+static const char english[] = "the of and to in a is that for it as was with be by on not he his but at are this have from or had an they which one "
+                              "you were her all she there would their we him been has "
+                              "when who will more no if out so said what up its about into than them can only other new some could time these two "
+                              "may then do first any my now such like our over man me even most "
+                              "made after also did many before must through back years where much your way well down should because each just those "
+                              "people how too little state good very make world still own see men "
+                              "work long get here between both life being under never day same another know while last might us great old year off "
+                              "come since against go came right used take three house government "
+                              "machine learning inference latency throughput engineering measurement accountability configuration token model "
+                              "request scheduler bandwidth Monday London Elizabeth unfortunately "
+                              "independent organisation characteristic misunderstanding photosynthesis bureaucratic unprecedented rhythm quotient";
 
-typedef struct text { char *p; size_t n; } text;
+typedef struct text {
+  char *p;
+  size_t n;
+} text;
 
 static text make_english(size_t n) {
   const char *words[512];
@@ -31,7 +38,7 @@ static text make_english(size_t n) {
   rng r = rng_new(3);
   bool start = true;
   while (t.n < n) {
-    int k = (int)((double)n_words * rng_f64(&r) * rng_f64(&r));       /* denser towards the frequent words */
+    int k = (int)((double)n_words * rng_f64(&r) * rng_f64(&r)); /* denser towards the frequent words */
     size_t at = t.n;
     t.n += (size_t)snprintf(t.p + t.n, 64, "%s%s", words[k], rng_below(&r, 60) == 0 ? "'s" : "");
     if (start && t.p[at] >= 'a') t.p[at] = (char)(t.p[at] - 32);
@@ -120,9 +127,16 @@ int main(int argc, char **argv) {
   printf("opening %d tokens: %.1f ms the first time, %.1f ms at best\n", tok_count(t), first, best);
   row(t, "English-like", make_english(4000000));
   row(t, "English-like, one message", make_english(400));
-  row(t, "code-like", repeat("static int find_node(struct tree *t, const char *key) {\n  if (!t->root) return -1;\n  for (int i = 0; i < t->n; i++)\n    t->sum[i] += 0x1F;\n}\n\n", 1000000));
-  row(t, "Chinese-like", repeat("\xe6\xa8\xa1\xe5\x9e\x8b\xe5\xbe\x88\xe5\xbf\xab\xef\xbc\x8c\xe4\xbd\x86\xe6\x98\xaf\xe5\xbe\x88\xe8\xb4\xb5\xe3\x80\x82", 1000000));
-  row(t, "Russian-like", repeat("\xd0\xbc\xd0\xbe\xd0\xb4\xd0\xb5\xd0\xbb\xd1\x8c \xd0\xbe\xd1\x87\xd0\xb5\xd0\xbd\xd1\x8c \xd0\xb1\xd1\x8b\xd1\x81\xd1\x82\xd1\x80\xd0\xb0\xd1\x8f, ", 1000000));
+  row(t, "code-like",
+      repeat("static int find_node(struct tree *t, const char *key) {\n  if (!t->root) return -1;\n  for (int i = 0; i < t->n; i++)\n    t->sum[i] "
+             "+= 0x1F;\n}\n\n",
+          1000000));
+  row(t, "Chinese-like",
+      repeat("\xe6\xa8\xa1\xe5\x9e\x8b\xe5\xbe\x88\xe5\xbf\xab\xef\xbc\x8c\xe4\xbd\x86\xe6\x98\xaf\xe5\xbe\x88\xe8\xb4\xb5\xe3\x80\x82", 1000000));
+  row(t, "Russian-like",
+      repeat("\xd0\xbc\xd0\xbe\xd0\xb4\xd0\xb5\xd0\xbb\xd1\x8c \xd0\xbe\xd1\x87\xd0\xb5\xd0\xbd\xd1\x8c "
+             "\xd0\xb1\xd1\x8b\xd1\x81\xd1\x82\xd1\x80\xd0\xb0\xd1\x8f, ",
+          1000000));
   if (argc > 2) row(t, argv[2], read_file(argv[2]));
   worst(t, "one letter", "a");
   worst(t, "blanks", " ");

@@ -6,10 +6,10 @@
 #include "base/hash.h"
 #include <stdlib.h>
 
-enum { MAX_SPECIAL = 1024 };             /* bytes of a control token: bounds the work per byte of text when they are looked for */
+enum { MAX_SPECIAL = 1024 }; /* bytes of a control token: bounds the work per byte of text when they are looked for */
 static const size_t MAX_TEXT = (size_t)1 << 30;
 
-/* --- text -> id ------------------------------------------------------------------------------------------------------------------------------- */
+/* --- text -> id --- */
 
 int32_t tok_lookup(const tok *t, str text, int classes) {
   uint64_t h = hash64(text.p, text.n, 0);
@@ -36,7 +36,7 @@ static void slot_add(tok *t, int32_t id, uint64_t h) {
   t->slot[i & t->slot_mask] = (tok_slot){(uint32_t)(h >> 32), id};
 }
 
-/* --- the byte alphabet -------------------------------------------------------------------------------------------------------------------------- */
+/* --- the byte alphabet --- */
 
 /* Byte-level vocabularies write each byte as a printable character: those of Latin-1 as themselves, the other 68 as U+0100, U+0101, ... (GPT-2). */
 enum { ALPHABET = 256 + 68 };
@@ -79,7 +79,7 @@ static size_t token_bytes(const int16_t byte_of[ALPHABET], str s, int type, char
   return s.n;
 }
 
-/* --- building ----------------------------------------------------------------------------------------------------------------------------------- */
+/* --- building --- */
 
 static uint32_t table_mask(int n) {
   uint32_t cap = 1024;
@@ -90,14 +90,19 @@ static uint32_t table_mask(int n) {
 static bool check_src(const tok_src *s, err *e) {
   if (!s->model || strcmp(s->model, "gpt2") != 0)
     return err_param(e, ERR_UNSUPPORTED, "tokenizer.ggml.model", "tokenizer model \"%.60s\" is not supported: supported is \"gpt2\" (byte-level BPE)",
-      s->model ? s->model : "");
+        s->model ? s->model : "");
   if (s->n_tokens <= 0 || !s->tokens) return err_param(e, ERR_INPUT, "tokenizer.ggml.tokens", "the vocabulary has no tokens");
-  if (s->n_tokens > 1 << 24) return err_param(e, ERR_INPUT, "tokenizer.ggml.tokens", "a vocabulary of %d tokens is over the bound of %d", s->n_tokens, 1 << 24);
+  if (s->n_tokens > 1 << 24)
+    return err_param(e, ERR_INPUT, "tokenizer.ggml.tokens", "a vocabulary of %d tokens is over the bound of %d", s->n_tokens, 1 << 24);
   if (s->n_merges <= 0 || !s->merges)
-    return err_param(e, ERR_INPUT, "tokenizer.ggml.merges", "byte-level BPE needs merges and the vocabulary has none; the file is incomplete, get it again or convert it again");
+    return err_param(e, ERR_INPUT, "tokenizer.ggml.merges",
+        "byte-level BPE needs merges and the vocabulary has none; the file is incomplete, get it again or convert it again");
   if (s->n_merges > 1 << 24) return err_param(e, ERR_INPUT, "tokenizer.ggml.merges", "%d merges are over the bound of %d", s->n_merges, 1 << 24);
-  const struct { const char *key; int id; } ids[] = {{"tokenizer.ggml.bos_token_id", s->bos}, {"tokenizer.ggml.eos_token_id", s->eos},
-    {"tokenizer.ggml.eot_token_id", s->eot}, {"tokenizer.ggml.unknown_token_id", s->unk}, {"tokenizer.ggml.padding_token_id", s->pad}};
+  const struct {
+    const char *key;
+    int id;
+  } ids[] = {{"tokenizer.ggml.bos_token_id", s->bos}, {"tokenizer.ggml.eos_token_id", s->eos}, {"tokenizer.ggml.eot_token_id", s->eot},
+      {"tokenizer.ggml.unknown_token_id", s->unk}, {"tokenizer.ggml.padding_token_id", s->pad}};
   for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
     if (ids[i].id < -1 || ids[i].id >= s->n_tokens)
       return err_param(e, ERR_INPUT, ids[i].key, "token id %d is outside the vocabulary of %d tokens", ids[i].id, s->n_tokens);
@@ -142,7 +147,8 @@ static bool build_bytes(tok *t, err *e) {
     t->byte_id[b] = tok_lookup(t, (str){&c, 1}, TOK_CLASS_NORMAL);
     /* Rare bytes may be missing (SmolLM2 lacks 21 that its training text never had); without plain letters this is no byte-level vocabulary. */
     if (t->byte_id[b] < 0 && b >= ' ' && b <= '~')
-      return err_param(e, ERR_INPUT, "tokenizer.ggml.tokens", "the vocabulary has no token for the byte 0x%02x ('%c'); byte-level BPE needs one", b, b);
+      return err_param(
+          e, ERR_INPUT, "tokenizer.ggml.tokens", "the vocabulary has no token for the byte 0x%02x ('%c'); byte-level BPE needs one", b, b);
   }
   return true;
 }
@@ -151,7 +157,7 @@ static void merge_add(tok *t, const tok_merge *new) {
   uint64_t i = tok_pair_hash(new->left, new->right);
   tok_merge *m;
   for (; (m = &t->merge[i & t->merge_mask])->id >= 0; i++)
-    if (m->left == new->left && m->right == new->right) break;   /* stated twice: the later one counts, as in the reference */
+    if (m->left == new->left && m->right == new->right) break; /* stated twice: the later one counts, as in the reference */
   *m = *new;
 }
 
@@ -172,7 +178,9 @@ static bool resolve_merge(const tok *t, const tok_src *s, int i, const int16_t b
   int32_t id = guessed ? guess : operand(t, whole);
   if (left < 0 || right < 0 || id < 0)
     return err_param(e, ERR_INPUT, "tokenizer.ggml.merges", "merge %d: its %s is not in the vocabulary; tokens and merges do not belong together", i,
-      left < 0 ? "first half" : right < 0 ? "second half" : "result");
+        left < 0    ? "first half"
+        : right < 0 ? "second half"
+                    : "result");
   *ret = (tok_merge){left, right, id, (uint32_t)i};
   return true;
 }
@@ -219,7 +227,8 @@ static bool build_special(tok *t, err *e) {
     if (!is_special(t, i)) continue;
     str x = tok_text(t, i);
     if (x.n > MAX_SPECIAL)
-      return err_param(e, ERR_INPUT, "tokenizer.ggml.tokens", "token %d, a control or user-defined one, has %zu bytes; the bound is %d", i, x.n, MAX_SPECIAL);
+      return err_param(
+          e, ERR_INPUT, "tokenizer.ggml.tokens", "token %d, a control or user-defined one, has %zu bytes; the bound is %d", i, x.n, MAX_SPECIAL);
     t->special[t->n_special++] = i;
     t->special_first[(uint8_t)x.p[0]] = true;
   }
@@ -228,8 +237,8 @@ static bool build_special(tok *t, err *e) {
 }
 
 /* Names that end a turn or a text in the vocabularies met so far. A file names one of them; a chat model often stops with another. */
-static const char *const end_names[] = {"<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<|return|>", "<|call|>",
-  "<end_of_turn>", "<eos>", "</s>", "<|END_OF_TURN_TOKEN|>"};
+static const char *const end_names[] = {"<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<|return|>",
+    "<|call|>", "<end_of_turn>", "<eos>", "</s>", "<|END_OF_TURN_TOKEN|>"};
 enum { N_END_NAMES = sizeof end_names / sizeof *end_names };
 
 static void end_add(tok *t, int32_t id) {
@@ -288,7 +297,7 @@ void tok_free(tok *t) {
   free(t);
 }
 
-/* --- asking --------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- asking --- */
 
 int tok_count(const tok *t) { return t->n; }
 int tok_type(const tok *t, int32_t id) { return id >= 0 && id < t->n ? t->types[id] : 0; }
@@ -312,7 +321,7 @@ const int32_t *tok_ends(const tok *t, int *ret_n) {
   return t->ends;
 }
 
-/* --- encoding --------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- encoding --- */
 
 bool tok_put(tok_work *w, int32_t id) {
   tok_ids *o = w->out;
@@ -333,7 +342,7 @@ static inline int special_byte(const tok *t, int k, size_t d) {
   return d < x.n ? (uint8_t)x.p[d] : -1;
 }
 
-static int special_bound(const tok *t, int lo, int hi, size_t d, int c) {   /* first k in [lo, hi) whose byte d is >= c */
+static int special_bound(const tok *t, int lo, int hi, size_t d, int c) { /* first k in [lo, hi) whose byte d is >= c */
   while (lo < hi) {
     int mid = lo + (hi - lo) / 2;
     if (special_byte(t, mid, d) < c) lo = mid + 1;
@@ -342,8 +351,8 @@ static int special_bound(const tok *t, int lo, int hi, size_t d, int c) {   /* f
   return lo;
 }
 
-/* The longest special token that begins at `at` and lies wholly in trusted bytes, or -1. The sorted list is narrowed byte by byte: at most as many steps
- * as the longest special token has bytes, whatever the text holds. */
+/* The longest special token that begins at `at` and lies wholly in trusted bytes, or -1. The sorted list is narrowed byte by byte: at most as many
+ * steps as the longest special token has bytes, whatever the text holds. */
 static int32_t special_at(const tok *t, str text, size_t at, const uint8_t *trust, size_t *ret_len) {
   int lo = 0, hi = t->n_special;
   int32_t best = -1;
@@ -352,12 +361,16 @@ static int32_t special_at(const tok *t, str text, size_t at, const uint8_t *trus
     lo = special_bound(t, lo, hi, d, c);
     hi = special_bound(t, lo, hi, d, c + 1);
     if (lo == hi) break;
-    if (special_byte(t, lo, d + 1) < 0) { best = t->special[lo]; *ret_len = d + 1; }
+    if (special_byte(t, lo, d + 1) < 0) {
+      best = t->special[lo];
+      *ret_len = d + 1;
+    }
   }
   return best;
 }
 
-/* Text without special tokens. The pre-tokenizer is shown valid UTF-8 only: a stretch of other bytes ends what stands before it and is a piece itself. */
+/* Text without special tokens. The pre-tokenizer is shown valid UTF-8 only: a stretch of other bytes ends what stands before it and is a piece
+ * itself. */
 static bool encode_plain(tok_work *w, str s) {
   while (s.n) {
     uint32_t cp;
@@ -376,7 +389,10 @@ static bool encode_all(tok_work *w, str text, const uint8_t *trust, bool parse_s
   size_t from = 0, len = 0;
   for (size_t i = 0; parse_special && i < text.n;) {
     int32_t id = t->special_first[(uint8_t)text.p[i]] ? special_at(t, text, i, trust, &len) : -1;
-    if (id < 0) { i++; continue; }
+    if (id < 0) {
+      i++;
+      continue;
+    }
     if (!encode_plain(w, (str){text.p + from, i - from}) || !tok_put(w, id)) return false;
     from = i += len;
   }

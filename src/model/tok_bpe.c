@@ -20,7 +20,7 @@ static inline uint32_t pair_rank(const tok *t, int32_t a, int32_t b, int32_t *re
 /* Merges sym[0..n) in place; returns how many are left. */
 static int merge_short(const tok *t, int32_t *sym, int n) {
   uint32_t rank[SHORT];
-  int32_t to[SHORT];                       /* what the pair (i, i + 1) becomes */
+  int32_t to[SHORT]; /* what the pair (i, i + 1) becomes */
   for (int i = 0; i + 1 < n; i++) rank[i] = pair_rank(t, sym[i], sym[i + 1], &to[i]);
   while (n > 1) {
     int at = 0;
@@ -31,7 +31,7 @@ static int merge_short(const tok *t, int32_t *sym, int n) {
     n--;
     for (int i = at + 1; i < n; i++) {
       sym[i] = sym[i + 1];
-      rank[i] = rank[i + 1];               /* rank[n] is never read: it belongs to a last symbol */
+      rank[i] = rank[i + 1]; /* rank[n] is never read: it belongs to a last symbol */
       to[i] = to[i + 1];
     }
     if (at + 1 < n) rank[at] = pair_rank(t, sym[at], sym[at + 1], &to[at]);
@@ -77,8 +77,8 @@ static uint64_t heap_pop(tok_work *w) {
   return top;
 }
 
-/* A symbol that covers places i..j of the piece keeps its id at i and the two ends at each other: link[i] = j, link[j] = i. So the next symbol begins at
- * link[i] + 1, the one before begins at link[i - 1], and a merge writes three words. An id of -1 marks a place where no symbol begins. */
+/* A symbol that covers places i..j of the piece keeps its id at i and the two ends at each other: link[i] = j, link[j] = i. So the next symbol begins
+ * at link[i] + 1, the one before begins at link[i - 1], and a merge writes three words. An id of -1 marks a place where no symbol begins. */
 static bool pair_push(tok_work *w, size_t i, size_t n) {
   size_t j = (size_t)w->link[i] + 1;
   int32_t id;

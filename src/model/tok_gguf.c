@@ -11,7 +11,8 @@ static bool get_strs(const gguf *g, const char *key, const str **ret, int *ret_n
   const gguf_val *v = gguf_get(g, key);
   *ret_n = 0;
   if (!v) return true;
-  if (v->kind != GGUF_ARR || v->elem != GGUF_STR || (v->count && !v->strs)) return err_param(e, ERR_INPUT, key, "%s: expected an array of strings", key);
+  if (v->kind != GGUF_ARR || v->elem != GGUF_STR || (v->count && !v->strs))
+    return err_param(e, ERR_INPUT, key, "%s: expected an array of strings", key);
   if (v->count > INT32_MAX) return err_param(e, ERR_INPUT, key, "%s: %llu elements are too many", key, (unsigned long long)v->count);
   *ret = v->strs;
   *ret_n = (int)v->count;
@@ -32,7 +33,7 @@ static bool get_types(const gguf *g, int n_tokens, uint8_t **ret, err *e) {
   if (!types) return err_set(e, ERR_NOMEM, "out of memory for %d token types", n_tokens);
   for (int i = 0; i < n_tokens; i++) {
     int64_t k = gguf_elem_i64(v, (uint64_t)i);
-    types[i] = k >= TOK_NORMAL && k <= TOK_BYTE ? (uint8_t)k : 0;   /* 0 is refused by tok_new, which names the token */
+    types[i] = k >= TOK_NORMAL && k <= TOK_BYTE ? (uint8_t)k : 0; /* 0 is refused by tok_new, which names the token */
   }
   *ret = types;
   return true;
@@ -41,7 +42,7 @@ static bool get_types(const gguf *g, int n_tokens, uint8_t **ret, err *e) {
 static bool get_id(const gguf *g, const char *key, int *ret, err *e) {
   int64_t v = -1;
   if (!gguf_i64(g, key, &v, e)) return false;
-  if (v == UINT32_MAX) v = -1;                /* how some files write "none" */
+  if (v == UINT32_MAX) v = -1; /* how some files write "none" */
   if (v < -1 || v > INT32_MAX) return err_param(e, ERR_INPUT, key, "%s: %lld is not a token id", key, (long long)v);
   *ret = (int)v;
   return true;

@@ -47,7 +47,10 @@ static bool sort_marks(int32_t *v, size_t n) {
 
 static bool sort_all_marks(int32_t *v, size_t n) {
   for (size_t i = 0; i < n;) {
-    if (!mark_class(v[i])) { i++; continue; }
+    if (!mark_class(v[i])) {
+      i++;
+      continue;
+    }
     size_t j = i + 1;
     while (j < n && mark_class(v[j])) j++;
     if (j - i > 1 && !sort_marks(v + i, j - i)) return false;
@@ -63,10 +66,14 @@ static int32_t *decompose(str s, size_t *ret_n) {
   for (size_t i = 0; v && i < s.n;) {
     uint32_t cp = 0;
     int len = utf8_decode(s.p + i, s.n - i, &cp), bound = 0;
-    utf8proc_ssize_t k = utf8proc_decompose_char((utf8proc_int32_t)cp, v + n, (utf8proc_ssize_t)(cap - n), UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, &bound);
-    if (k >= 0 && (size_t)k > cap - n) {   /* did not fit: room, and once more */
+    utf8proc_ssize_t k =
+        utf8proc_decompose_char((utf8proc_int32_t)cp, v + n, (utf8proc_ssize_t)(cap - n), UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, &bound);
+    if (k >= 0 && (size_t)k > cap - n) { /* did not fit: room, and once more */
       int32_t *q = realloc(v, (cap = cap + cap / 2 + (size_t)k) * sizeof *v);
-      if (!q) { free(v); return NULL; }
+      if (!q) {
+        free(v);
+        return NULL;
+      }
       v = q;
       continue;
     }
@@ -78,7 +85,10 @@ static int32_t *decompose(str s, size_t *ret_n) {
 }
 
 bool tok_nfc(str text, buf *tmp, str *ret) {
-  if (plain(text)) { *ret = text; return true; }
+  if (plain(text)) {
+    *ret = text;
+    return true;
+  }
   size_t n = 0;
   int32_t *v = decompose(text, &n);
   bool ok = v && sort_all_marks(v, n);

@@ -11,19 +11,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define WS "\\t-\\r\\x{85}\\p{Z}"     /* inside a class */
+#define WS "\\t-\\r\\x{85}\\p{Z}" /* inside a class */
 #define TAIL "|[" WS "]+(?![^" WS "])|[" WS "]+"
-#define GPT4_LIKE(digits) "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+" TAIL
+#define GPT4_LIKE(digits)                                                                                                                            \
+  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+" TAIL
 
 static const tok_pre rows[] = {
-  {.names = "gpt2 gpt-2 default",
-   .regex = "'(?:s|t|re|ve|m|ll|d)| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+" TAIL},
-  /* Digits(individual), then gpt2 on what lies between them. Folded into one expression: a digit stands alone, and white space before a digit ends
-   * where a stretch ended in the two-stage form, so it does not leave its last blank behind ("x  12" is x, two blanks, 1, 2). */
-  {.names = "smollm",
-   .regex = "'(?:s|t|re|ve|m|ll|d)| ?\\p{L}+|\\p{N}| ?[^" WS "\\p{L}\\p{N}]+|[" WS "]+(?![^" WS "\\p{N}])|[" WS "]+"},
-  {.names = "qwen2 deepseek-r1-qwen", .regex = GPT4_LIKE("\\p{N}"), .nfc = true},
-  {.names = "llama-bpe llama3 llama-v3", .regex = GPT4_LIKE("\\p{N}{1,3}"), .whole_first = true, .bos_default = true},
+    {.names = "gpt2 gpt-2 default", .regex = "'(?:s|t|re|ve|m|ll|d)| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+" TAIL},
+    /* Digits(individual), then gpt2 on what lies between them. Folded into one expression: a digit stands alone, and white space before a digit ends
+     * where a stretch ended in the two-stage form, so it does not leave its last blank behind ("x  12" is x, two blanks, 1, 2). */
+    {.names = "smollm", .regex = "'(?:s|t|re|ve|m|ll|d)| ?\\p{L}+|\\p{N}| ?[^" WS "\\p{L}\\p{N}]+|[" WS "]+(?![^" WS "\\p{N}])|[" WS "]+"},
+    {.names = "qwen2 deepseek-r1-qwen", .regex = GPT4_LIKE("\\p{N}"), .nfc = true},
+    {.names = "llama-bpe llama3 llama-v3", .regex = GPT4_LIKE("\\p{N}{1,3}"), .whole_first = true, .bos_default = true},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
@@ -45,7 +44,7 @@ void tok_pre_names(char *out, size_t cap) {
 
 struct tok_re {
   pcre2_code *code;
-  pcre2_match_context *patient;   /* no limit on steps: for the interpreter, whose default limit a run of 10 MB would meet */
+  pcre2_match_context *patient; /* no limit on steps: for the interpreter, whose default limit a run of 10 MB would meet */
   bool jit;
 };
 
@@ -58,12 +57,13 @@ bool tok_re_new(const tok_pre *row, tok_re **ret, err *e) {
   re->patient = pcre2_match_context_create(NULL);
   if (!re->code || !re->patient) {
     tok_re_free(re);
-    return err_set(e, ERR_INTERNAL, "the pre-tokenizer \"%s\" does not compile: PCRE2 error %d at %zu (PCRE2 must be built with Unicode)", row->names, code, (size_t)at);
+    return err_set(e, ERR_INTERNAL, "the pre-tokenizer \"%s\" does not compile: PCRE2 error %d at %zu (PCRE2 must be built with Unicode)", row->names,
+        code, (size_t)at);
   }
   pcre2_set_match_limit(re->patient, UINT32_MAX);
   pcre2_set_depth_limit(re->patient, UINT32_MAX);
   pcre2_set_heap_limit(re->patient, UINT32_MAX);
-  re->jit = pcre2_jit_compile(re->code, PCRE2_JIT_COMPLETE) == 0;   /* hardened kernels refuse executable memory: then interpreted */
+  re->jit = pcre2_jit_compile(re->code, PCRE2_JIT_COMPLETE) == 0; /* hardened kernels refuse executable memory: then interpreted */
   *ret = re;
   return true;
 }
@@ -114,6 +114,7 @@ bool tok_cut(tok_work *w, str text) {
     if (!tok_bpe(w, (str){text.p + from, to - from})) return false;
     at = to;
   }
-  if (failed) return err_set(w->e, ERR_INTERNAL, "the pre-tokenizer failed at byte %zu of %zu (PCRE2 error %d); please report this text", at, text.n, failed);
+  if (failed)
+    return err_set(w->e, ERR_INTERNAL, "the pre-tokenizer failed at byte %zu of %zu (PCRE2 error %d); please report this text", at, text.n, failed);
   return at == text.n || tok_bpe(w, (str){text.p + at, text.n - at});
 }

@@ -1,6 +1,7 @@
 /* Ids back to text: the bytes of one token, and the stream that hands out whole code points only.
- * A token may end in the middle of a code point; what has come so far waits in `pend` (at most three bytes) for the rest. Bytes that cannot become one
- * turn into U+FFFD, one for each maximal part of a well-formed sequence (Unicode Standard 3.9, the practice of the web and of Python's "replace"). */
+ * A token may end in the middle of a code point; what has come so far waits in `pend` (at most three bytes) for the rest. Bytes that cannot become
+ * one turn into U+FFFD, one for each maximal part of a well-formed sequence (Unicode Standard 3.9, the practice of the web and of Python's
+ * "replace"). */
 #include "model/tok_impl.h"
 
 #define FFFD "\xef\xbf\xbd"

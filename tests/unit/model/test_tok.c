@@ -1,11 +1,12 @@
-/* The tokenizer's rules one by one: merges against a naive implementation, trust, special tokens, BOS, invalid UTF-8, long input, the stream, bad vocabularies. */
+/* The tokenizer's rules one by one: merges against a naive implementation, trust, special tokens, BOS, invalid UTF-8, long input, the stream, bad
+ * vocabularies. */
 #include "test_tok_util.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/rng.h"
 #include <pthread.h>
 
-/* --- a small vocabulary by hand ----------------------------------------------------------------------------------------------------------------- */
+/* --- a small vocabulary by hand --- */
 
 enum { N_BYTES = 256, MAX_EXTRA = 64 };
 typedef struct small {
@@ -24,7 +25,16 @@ static void small_add(small *s, const char *text, int type) {
 static small *small_new(void) {
   small *s = calloc(1, sizeof *s);
   assert_non_null(s);
-  s->src = (tok_src){.model = "gpt2", .pre = "gpt2", .tokens = s->tokens, .types = s->types, .merges = s->merges, .bos = -1, .eos = -1, .eot = -1, .unk = -1, .pad = -1};
+  s->src = (tok_src){.model = "gpt2",
+      .pre = "gpt2",
+      .tokens = s->tokens,
+      .types = s->types,
+      .merges = s->merges,
+      .bos = -1,
+      .eos = -1,
+      .eot = -1,
+      .unk = -1,
+      .pad = -1};
   for (int b = 0, next = 256; b < 256; b++) {
     int cp = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174 ? b : next++;
     int n = utf8_encode((uint32_t)cp, s->text[b]);
@@ -37,12 +47,12 @@ static small *small_new(void) {
     small_add(s, made[i], TOK_NORMAL);
     s->merges[s->src.n_merges++] = str_c(merges[i]);
   }
-  small_add(s, "<|bos|>", TOK_CONTROL);        /* 264 */
-  small_add(s, "<|end|>", TOK_CONTROL);        /* 265 */
-  small_add(s, "<|end|>x", TOK_USER);          /* 266 */
-  small_add(s, "[[", TOK_USER);                /* 267 */
-  small_add(s, "<|endoftext|>", TOK_CONTROL);  /* 268 */
-  small_add(s, "<unk>", TOK_UNKNOWN);          /* 269 */
+  small_add(s, "<|bos|>", TOK_CONTROL);       /* 264 */
+  small_add(s, "<|end|>", TOK_CONTROL);       /* 265 */
+  small_add(s, "<|end|>x", TOK_USER);         /* 266 */
+  small_add(s, "[[", TOK_USER);               /* 267 */
+  small_add(s, "<|endoftext|>", TOK_CONTROL); /* 268 */
+  small_add(s, "<unk>", TOK_UNKNOWN);         /* 269 */
   s->src.bos = 264;
   s->src.eos = 265;
   return s;
@@ -70,7 +80,7 @@ static void test_merges(void **state) {
   small *s = small_new();
   tok *t = tok_must(&s->src);
   expect_ids(t, STR("abc"), NULL, false, false, IDS(257));
-  expect_ids(t, STR("abcd"), NULL, false, false, IDS(257, 'd'));      /* a b first, then ab c; c d comes too late */
+  expect_ids(t, STR("abcd"), NULL, false, false, IDS(257, 'd')); /* a b first, then ab c; c d comes too late */
   expect_ids(t, STR("bcd"), NULL, false, false, IDS(258, 'd'));
   expect_ids(t, STR("xcd"), NULL, false, false, IDS('x', 259));
   expect_ids(t, STR("a a"), NULL, false, false, IDS('a', 261));
@@ -111,12 +121,12 @@ static void test_bos(void **state) {
   expect_ids(t, STR("x"), NULL, true, true, IDS(264, 'x'));
   expect_ids(t, STR(""), NULL, true, true, IDS(264));
   expect_ids(t, STR("x"), NULL, true, false, IDS('x'));
-  expect_ids(t, STR("<|bos|>x"), NULL, true, true, IDS(264, 'x'));                 /* never doubled */
-  expect_ids(t, STR("<|bos|>x"), "UUUUUUUU", true, true, IDS(264, 260, 263, '|', '>', 'x'));  /* that one was no BOS */
+  expect_ids(t, STR("<|bos|>x"), NULL, true, true, IDS(264, 'x'));                           /* never doubled */
+  expect_ids(t, STR("<|bos|>x"), "UUUUUUUU", true, true, IDS(264, 260, 263, '|', '>', 'x')); /* that one was no BOS */
   tok_ids ids = {0};
   err e = {0};
   assert_true(tok_encode(t, STR("x"), NULL, true, true, &ids, &e) && tok_encode(t, STR("y"), NULL, true, true, &ids, &e));
-  assert_true(ids.n == 3 && ids.v[0] == 264 && ids.v[1] == 'x' && ids.v[2] == 'y');   /* appending puts none in the middle */
+  assert_true(ids.n == 3 && ids.v[0] == 264 && ids.v[1] == 'x' && ids.v[2] == 'y'); /* appending puts none in the middle */
   free(ids.v);
   tok_free(t);
   s->src.add_eos = true;
@@ -135,12 +145,12 @@ static void test_pieces(void **state) {
   tok *t = tok_must(&s->src);
   int n = 0;
   const int32_t *ends = tok_ends(t, &n);
-  assert_true(n == 2 && ends[0] == 265 && ends[1] == 268);      /* the file's eos, and the name that ends texts everywhere */
+  assert_true(n == 2 && ends[0] == 265 && ends[1] == 268); /* the file's eos, and the name that ends texts everywhere */
   assert_true(tok_is_end(t, 268) && !tok_is_end(t, 264) && !tok_is_end(t, -1));
   assert_true(str_is(tok_piece(t, 261, false, scratch), " a"));
   assert_true(str_is(tok_piece(t, 264, true, scratch), "<|bos|>"));
   assert_int_equal(tok_piece(t, 264, false, scratch).n, 0);
-  assert_true(str_is(tok_piece(t, 267, false, scratch), "[["));  /* user-defined tokens are text */
+  assert_true(str_is(tok_piece(t, 267, false, scratch), "[[")); /* user-defined tokens are text */
   assert_int_equal(tok_piece(t, -1, true, scratch).n, 0);
   assert_int_equal(tok_piece(t, 1 << 30, true, scratch).n, 0);
   assert_int_equal(tok_type(t, 264), TOK_CONTROL);
@@ -153,7 +163,7 @@ static void test_pieces(void **state) {
   free(s);
 }
 
-/* --- merges against a naive implementation --------------------------------------------------------------------------------------------------------- */
+/* --- merges against a naive implementation --- */
 
 /* Rescans the whole list for the lowest merge each time, on strings: slow, and shares nothing with the code under test. */
 static int naive_merge(const vocab *v, str piece, str *sym) {
@@ -201,7 +211,7 @@ static void test_naive(void **state) {
   char text[512];
   const char *alphabet[] = {"abcdefghijklmnopqrstuvwxyz", "aeinorst", "aab", "e"};
   for (int round = 0; round < 120; round++) {
-    size_t n = 2 + rng_below(&r, round % 4 ? 100 : 200);         /* both sides of the short path's 64 */
+    size_t n = 2 + rng_below(&r, round % 4 ? 100 : 200); /* both sides of the short path's 64 */
     const char *from = alphabet[round / 4 % 4];
     for (size_t i = 0; i < n; i++) text[i] = from[rng_below(&r, strlen(from))];
     tok_ids ids = {0};
@@ -216,7 +226,7 @@ static void test_naive(void **state) {
   vocab_fini(&v);
 }
 
-/* --- any bytes, any length --------------------------------------------------------------------------------------------------------------------------- */
+/* --- any bytes, any length --- */
 
 static void expect_round_trip(const tok *t, str s) {
   char scratch[8];
@@ -240,7 +250,8 @@ static void test_invalid_utf8(void **state) {
   for (int k = 0; k < 3; k++) {
     v.src.pre = pres[k];
     tok *t = tok_must(&v.src);
-    static const char *const bad[] = {"\xff", "a\xc3", "\xc3(", "x \x80\x80 y", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "  \xfe  ", "\xc0\xaf\xc0\xaf", "ok\xe2\x82zz\xf0\x9f\x98"};
+    static const char *const bad[] = {"\xff", "a\xc3", "\xc3(", "x \x80\x80 y", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "  \xfe  ",
+        "\xc0\xaf\xc0\xaf", "ok\xe2\x82zz\xf0\x9f\x98"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) expect_round_trip(t, str_c(bad[i]));
     expect_round_trip(t, (str){"\0a\0\0", 4});
     for (int i = 0; i < 2000; i++) {
@@ -256,7 +267,8 @@ static void test_invalid_utf8(void **state) {
 /* A megabyte of anything takes a fraction of a second; what is quadratic in it would take minutes. The bound is loose enough for a sanitizer. */
 static void test_long(void **state) {
   (void)state;
-  static const char *const units[] = {"a", " ", "1", "\n", "-", "<|endoftex", "\xcc\x81\xcc\xa3", "\xff", "ab", "\xe4\xb8\xad", " \n", "'s", "\xcc\x81"};
+  static const char *const units[] = {
+      "a", " ", "1", "\n", "-", "<|endoftex", "\xcc\x81\xcc\xa3", "\xff", "ab", "\xe4\xb8\xad", " \n", "'s", "\xcc\x81"};
   static const char *const pres[] = {"gpt2", "smollm", "llama3", "qwen2"};
   size_t big = 10000000;
   char *text = malloc(big);
@@ -317,14 +329,14 @@ static void test_threads(void **state) {
   vocab_fini(&v);
 }
 
-/* --- the stream ------------------------------------------------------------------------------------------------------------------------------------------ */
+/* --- the stream --- */
 
 static void expect_stream(const tok *t, str in, const char *want) {
   tok_stream s;
   buf b;
   buf_init(&b, 4096);
   tok_stream_init(&s, false);
-  for (size_t i = 0; i < in.n; i++) {       /* ids 0..255 are the bytes */
+  for (size_t i = 0; i < in.n; i++) { /* ids 0..255 are the bytes */
     assert_true(tok_stream_push(t, &s, (uint8_t)in.p[i], &b));
     assert_true(utf8_valid(buf_view(&b)));
   }
@@ -340,9 +352,17 @@ static void test_stream(void **state) {
   tok *t = tok_must(&s->src);
   expect_stream(t, STR("h\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80!"), "h\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80!");
   /* One replacement for each maximal part (Unicode Standard, table 3-8 and Python's errors="replace"). */
-  expect_stream(t, STR("a\xf1\x80\x80\xe1\x80\xc2" "b\x80" "c\x80\xbf" "d"), "a" RC RC RC "b" RC "c" RC RC "d");
+  expect_stream(t,
+      STR("a\xf1\x80\x80\xe1\x80\xc2"
+          "b\x80"
+          "c\x80\xbf"
+          "d"),
+      "a" RC RC RC "b" RC "c" RC RC "d");
   expect_stream(t, STR("\xc0\xaf\xe0\x80\xbf\xf0\x81\x82"), RC RC RC RC RC RC RC RC);
-  expect_stream(t, STR("\xed\xa0\x80" "A"), RC RC RC "A");
+  expect_stream(t,
+      STR("\xed\xa0\x80"
+          "A"),
+      RC RC RC "A");
   expect_stream(t, STR("\xe2\x82"), RC);
   expect_stream(t, STR("\xe2\x82\xff"), RC RC);
   expect_stream(t, STR("\xf0\x9f\xe2\x82\xac"), RC "\xe2\x82\xac");
@@ -351,7 +371,7 @@ static void test_stream(void **state) {
   tok_stream st;
   tok_stream_init(&st, false);
   tok_stream_push(t, &st, 0xe2, &b);
-  tok_stream_push(t, &st, 264, &b);          /* a control token gives nothing and breaks nothing */
+  tok_stream_push(t, &st, 264, &b); /* a control token gives nothing and breaks nothing */
   assert_int_equal(b.n, 0);
   tok_stream_push(t, &st, 0x82, &b);
   tok_stream_push(t, &st, 0xac, &b);
@@ -361,7 +381,7 @@ static void test_stream(void **state) {
   free(s);
 }
 
-/* --- vocabularies that are refused -------------------------------------------------------------------------------------------------------------------------- */
+/* --- vocabularies that are refused --- */
 
 static void expect_refused(const tok_src *s, err_code code, const char *param, const char *says) {
   err e = {0};
@@ -393,8 +413,10 @@ static void test_refused(void **state) {
   s->tokens['q'] = STR("qq");
   expect_refused(&s->src, ERR_INPUT, "tokenizer.ggml.tokens", "no token for the byte 0x71 ('q')");
   s->tokens['q'] = kept;
-  static const struct { const char *merge, *says; } bad[] = {{"ab", "merge 2 is not two tokens"}, {"a ", "not two tokens"}, {" a", "not two tokens"}, {"", "not two tokens"},
-    {"zz b", "first half"}, {"a zz", "second half"}, {"z z", "result"}};
+  static const struct {
+    const char *merge, *says;
+  } bad[] = {{"ab", "merge 2 is not two tokens"}, {"a ", "not two tokens"}, {" a", "not two tokens"}, {"", "not two tokens"}, {"zz b", "first half"},
+      {"a zz", "second half"}, {"z z", "result"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     kept = s->merges[2];
     s->merges[2] = str_c(bad[i].merge);
@@ -431,9 +453,17 @@ static void test_odd_vocabulary(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_merges), cmocka_unit_test(test_trust), cmocka_unit_test(test_bos), cmocka_unit_test(test_pieces), cmocka_unit_test(test_naive),
-    cmocka_unit_test(test_invalid_utf8), cmocka_unit_test(test_long), cmocka_unit_test(test_threads), cmocka_unit_test(test_stream),
-    cmocka_unit_test(test_refused), cmocka_unit_test(test_odd_vocabulary),
+      cmocka_unit_test(test_merges),
+      cmocka_unit_test(test_trust),
+      cmocka_unit_test(test_bos),
+      cmocka_unit_test(test_pieces),
+      cmocka_unit_test(test_naive),
+      cmocka_unit_test(test_invalid_utf8),
+      cmocka_unit_test(test_long),
+      cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_stream),
+      cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_odd_vocabulary),
   };
   return cmocka_run_group_tests_name("test_tok", tests, NULL, NULL);
 }

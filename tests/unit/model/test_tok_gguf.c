@@ -3,15 +3,34 @@
 #include "base/buf.h"
 
 /* A GGUF v3 file in memory, without tensors. */
-typedef struct file { buf b; uint64_t n; } file;
+typedef struct file {
+  buf b;
+  uint64_t n;
+} file;
 
 static void put64(buf *b, uint64_t v) { buf_put(b, &v, 8); }
 static void put32(buf *b, uint32_t v) { buf_put(b, &v, 4); }
-static void put_text(buf *b, str s) { put64(b, s.n); buf_str(b, s); }
-static void key(file *f, const char *name, gguf_kind kind) { put_text(&f->b, str_c(name)); put32(&f->b, kind); f->n++; }
-static void kv_text(file *f, const char *name, const char *v) { key(f, name, GGUF_STR); put_text(&f->b, str_c(v)); }
-static void kv_u32(file *f, const char *name, uint32_t v) { key(f, name, GGUF_U32); put32(&f->b, v); }
-static void kv_flag(file *f, const char *name, bool v) { key(f, name, GGUF_BOOL); buf_putc(&f->b, (char)v); }
+static void put_text(buf *b, str s) {
+  put64(b, s.n);
+  buf_str(b, s);
+}
+static void key(file *f, const char *name, gguf_kind kind) {
+  put_text(&f->b, str_c(name));
+  put32(&f->b, kind);
+  f->n++;
+}
+static void kv_text(file *f, const char *name, const char *v) {
+  key(f, name, GGUF_STR);
+  put_text(&f->b, str_c(v));
+}
+static void kv_u32(file *f, const char *name, uint32_t v) {
+  key(f, name, GGUF_U32);
+  put32(&f->b, v);
+}
+static void kv_flag(file *f, const char *name, bool v) {
+  key(f, name, GGUF_BOOL);
+  buf_putc(&f->b, (char)v);
+}
 static void kv_texts(file *f, const char *name, const str *v, int n) {
   key(f, name, GGUF_ARR);
   put32(&f->b, GGUF_STR);
@@ -33,7 +52,7 @@ static file file_new(const vocab *v, const char *pre, int without) {
   buf_puts(&f.b, "GGUF");
   put32(&f.b, 3);
   put64(&f.b, 0);
-  put64(&f.b, 0);   /* number of keys: written by open_file */
+  put64(&f.b, 0); /* number of keys: written by open_file */
   if (!(without & NO_MODEL)) kv_text(&f, "tokenizer.ggml.model", "gpt2");
   if (pre) kv_text(&f, "tokenizer.ggml.pre", pre);
   if (!(without & NO_TOKENS)) kv_texts(&f, "tokenizer.ggml.tokens", v->tokens, v->src.n_tokens);
@@ -47,7 +66,7 @@ static bool open_file(file *f, tok **t, err *e) {
   memcpy(f->b.p + 16, &f->n, 8);
   if (!gguf_open_mem(f->b.p, f->b.n, &g, e)) fail_msg("the test's own file: %s", e->msg);
   bool ok = tok_from_gguf(g, t, e);
-  gguf_close(g);       /* before the tokenizer is used: it keeps nothing of the file */
+  gguf_close(g); /* before the tokenizer is used: it keeps nothing of the file */
   return ok;
 }
 
@@ -75,7 +94,7 @@ static void test_reads(void **state) {
   assert_int_equal(tok_count(t), v->src.n_tokens);
   assert_int_equal(tok_bos(t), bos);
   assert_int_equal(tok_type(t, bos), TOK_CONTROL);
-  assert_true(tok_adds_bos(t));                    /* llama3's default where the file is silent */
+  assert_true(tok_adds_bos(t)); /* llama3's default where the file is silent */
   tok_ids a = {0}, b = {0};
   tok *same = tok_must(&v->src);
   str text = STR("<|eot_id|>It's 12345 caf\xc3\xa9s.\n\n  ok");
@@ -83,7 +102,7 @@ static void test_reads(void **state) {
   assert_true(a.v[0] == bos && a.n == b.n + 1 && !memcmp(a.v + 1, b.v, (size_t)b.n * sizeof *b.v));
   int n_ends = 0;
   tok_ends(t, &n_ends);
-  assert_int_equal(n_ends, 3);                     /* eos, <|eot_id|>, <|eom_id|> */
+  assert_int_equal(n_ends, 3); /* eos, <|eot_id|>, <|eom_id|> */
   free(a.v);
   free(b.v);
   tok_free(same);
@@ -93,7 +112,7 @@ static void test_reads(void **state) {
   assert_false(tok_adds_bos(t));
   tok_free(t);
   buf_fini(&f.b);
-  f = file_new(v, NULL, NO_TYPES);                 /* neither pre-tokenizer nor types: gpt2, all normal */
+  f = file_new(v, NULL, NO_TYPES); /* neither pre-tokenizer nor types: gpt2, all normal */
   if (!open_file(&f, &t, &e)) fail_msg("%s", e.msg);
   assert_false(tok_adds_bos(t));
   assert_int_equal(tok_type(t, bos), TOK_NORMAL);
@@ -107,7 +126,8 @@ static void test_names_the_key(void **state) {
   expect_refused(file_new(v, "gpt2", NO_TOKENS | NO_TYPES), "tokenizer.ggml.tokens", "no tokens");
   expect_refused(file_new(v, "gpt2", NO_MERGES), "tokenizer.ggml.merges", "needs merges");
   expect_refused(file_new(v, "tekken", 0), "tokenizer.ggml.pre", "\"tekken\" is not known");
-  expect_refused(file_new(v, "a name that is longer than any name of a pre-tokenizer could reasonably be", 0), "tokenizer.ggml.pre", "no name that is known");
+  expect_refused(
+      file_new(v, "a name that is longer than any name of a pre-tokenizer could reasonably be", 0), "tokenizer.ggml.pre", "no name that is known");
   file f = file_new(v, "gpt2", NO_TOKENS);
   kv_u32(&f, "tokenizer.ggml.tokens", 7);
   expect_refused(f, "tokenizer.ggml.tokens", "expected an array of strings");
@@ -128,8 +148,8 @@ static void test_names_the_key(void **state) {
 int main(void) {
   vocab v = vocab_stored("llama3");
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test_prestate(test_reads, &v),
-    cmocka_unit_test_prestate(test_names_the_key, &v),
+      cmocka_unit_test_prestate(test_reads, &v),
+      cmocka_unit_test_prestate(test_names_the_key, &v),
   };
   int rc = cmocka_run_group_tests_name("test_tok_gguf", tests, NULL, NULL);
   vocab_fini(&v);

@@ -1,19 +1,23 @@
-/* Ids equal to the reference on every string of tests/golden/tok, special tokens parsed and not; the round trip; and proof that the comparison can fail.
- * Compiled twice: for the families with a stored vocabulary, and (GOLDEN_MODELS) for those whose vocabulary is in a model file. */
+/* Ids equal to the reference on every string of tests/golden/tok, special tokens parsed and not; the round trip; and proof that the comparison can
+ * fail. Compiled twice: for the families with a stored vocabulary, and (GOLDEN_MODELS) for those whose vocabulary is in a model file. */
 #include "test_tok_util.h"
 #include "base/buf.h"
 #include <utf8proc.h>
 
-typedef struct family { const char *name, *file; const char *others[3]; bool nfc; } family;
+typedef struct family {
+  const char *name, *file;
+  const char *others[3];
+  bool nfc;
+} family;
 #ifdef GOLDEN_MODELS
 static const family families[] = {
-  {"smollm", "SmolLM2-135M-Instruct.Q4_1.gguf", {"gpt2", "qwen2", "llama3"}, false},
-  {"qwen2", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", {"gpt2", "smollm", "llama3"}, true},
+    {"smollm", "SmolLM2-135M-Instruct.Q4_1.gguf", {"gpt2", "qwen2", "llama3"}, false},
+    {"qwen2", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", {"gpt2", "smollm", "llama3"}, true},
 };
 #else
 static const family families[] = {
-  {"gpt2", NULL, {"smollm", "qwen2", "llama3"}, false},
-  {"llama3", NULL, {"smollm", "qwen2", "gpt2"}, false},
+    {"gpt2", NULL, {"smollm", "qwen2", "llama3"}, false},
+    {"llama3", NULL, {"smollm", "qwen2", "gpt2"}, false},
 };
 #endif
 enum { N_FAMILIES = sizeof families / sizeof *families };
@@ -30,7 +34,9 @@ static vocab family_vocab(const family *f) {
   return vocab_of_file(f->name, path);
 }
 
-typedef struct score { int strings, wrong; } score;
+typedef struct score {
+  int strings, wrong;
+} score;
 
 static int get_ids(bytes *b, size_t n, int32_t *ids, size_t cap) {
   assert_true(n <= cap);
@@ -86,7 +92,7 @@ static void test_equal(void **state) {
   const family *f = *state;
   vocab v = family_vocab(f);
   tok *t = tok_must(&v.src);
-  for (int pass = 0; pass < 2; pass++) {   /* the second time with the memo filled */
+  for (int pass = 0; pass < 2; pass++) { /* the second time with the memo filled */
     score sc = compare(t, f->name, true);
     if (!pass) printf("%s: %d strings, special tokens parsed and not, %d differ\n", f->name, sc.strings, sc.wrong);
     assert_true(sc.strings >= 5000);
@@ -173,12 +179,15 @@ static void test_can_fail(void **state) {
     tok *t = tok_must(&v.src);
     int wrong = compare(t, f->name, false).wrong;
     printf("%s without merge %d: %d differ\n", f->name, drop[i], wrong);
-    if (i == 0) assert_true(wrong > 0);     /* an early merge is in every text; a late one may not be in ours */
+    if (i == 0) assert_true(wrong > 0); /* an early merge is in every text; a late one may not be in ours */
     tok_free(t);
     v.merges[drop[i]] = kept;
   }
   for (int i = 0; i < v.src.n_tokens; i++)
-    if (v.types[i] == TOK_CONTROL) { v.types[i] = TOK_UNUSED; break; }
+    if (v.types[i] == TOK_CONTROL) {
+      v.types[i] = TOK_UNUSED;
+      break;
+    }
   tok *t = tok_must(&v.src);
   assert_true(compare(t, f->name, false).wrong > 0);
   tok_free(t);
@@ -196,10 +205,10 @@ int main(void) {
   }
   int failed = cmocka_run_group_tests_name(
 #ifdef GOLDEN_MODELS
-    "model_tok_golden",
+      "model_tok_golden",
 #else
-    "test_tok_golden",
+      "test_tok_golden",
 #endif
-    tests, NULL, NULL);
+      tests, NULL, NULL);
   return failed ? failed : n_skipped == 3 * N_FAMILIES ? 77 : 0;
 }

@@ -16,7 +16,10 @@
 #include "model/gguf.h"
 #include "model/tok.h"
 
-typedef struct bytes { uint8_t *p; size_t n, at; } bytes;
+typedef struct bytes {
+  uint8_t *p;
+  size_t n, at;
+} bytes;
 
 static inline void golden_path(char *out, size_t cap, const char *family, const char *what) {
   const char *src = getenv("WEIR_SRC");
@@ -66,7 +69,7 @@ typedef struct vocab {
   tok_src src;
   str *tokens, *merges;
   uint8_t *types;
-  bytes raw;      /* or */
+  bytes raw; /* or */
   gguf *file;
 } vocab;
 
@@ -75,8 +78,17 @@ static inline void vocab_alloc(vocab *v, size_t n_tokens, size_t n_merges) {
   v->merges = calloc(n_merges + 1, sizeof(str));
   v->types = calloc(n_tokens + 1, 1);
   assert_true(v->tokens && v->merges && v->types);
-  v->src = (tok_src){.model = "gpt2", .tokens = v->tokens, .n_tokens = (int)n_tokens, .types = v->types, .merges = v->merges, .n_merges = (int)n_merges,
-    .bos = -1, .eos = -1, .eot = -1, .unk = -1, .pad = -1};
+  v->src = (tok_src){.model = "gpt2",
+      .tokens = v->tokens,
+      .n_tokens = (int)n_tokens,
+      .types = v->types,
+      .merges = v->merges,
+      .n_merges = (int)n_merges,
+      .bos = -1,
+      .eos = -1,
+      .eot = -1,
+      .unk = -1,
+      .pad = -1};
 }
 
 static inline vocab vocab_stored(const char *family) {
@@ -86,7 +98,10 @@ static inline vocab vocab_stored(const char *family) {
   v.raw = load_gz(path);
   expect_magic(&v.raw, "WVOC1\n");
   size_t start = v.raw.at, n = get_varint(&v.raw);
-  for (size_t i = 0; i < n; i++) { v.raw.at++; get_blob(&v.raw); }
+  for (size_t i = 0; i < n; i++) {
+    v.raw.at++;
+    get_blob(&v.raw);
+  }
   size_t m = get_varint(&v.raw);
   vocab_alloc(&v, n, m);
   v.raw.at = start;
@@ -117,7 +132,8 @@ static inline vocab vocab_of_file(const char *family, const char *path) {
   vocab v = {0};
   err e = {0};
   if (!gguf_open(path, &v.file, &e)) fail_msg("%s", e.msg);
-  const gguf_val *t = gguf_get(v.file, "tokenizer.ggml.tokens"), *k = gguf_get(v.file, "tokenizer.ggml.token_type"), *m = gguf_get(v.file, "tokenizer.ggml.merges");
+  const gguf_val *t = gguf_get(v.file, "tokenizer.ggml.tokens"), *k = gguf_get(v.file, "tokenizer.ggml.token_type"),
+                 *m = gguf_get(v.file, "tokenizer.ggml.merges");
   assert_true(t && k && m && t->strs && m->strs && k->count == t->count);
   vocab_alloc(&v, t->count, m->count);
   memcpy(v.tokens, t->strs, t->count * sizeof(str));
