@@ -1,11 +1,12 @@
 /* tok.h - text to token ids and back, equal to the reference tokenizer on every string.
- * Not chat templates and not model files: it is built from plain arrays (tok_src).
+ * Not chat templates, and no reader of files: it is built from plain arrays (tok_src), which tok_from_gguf takes from an opened file.
  * Ownership: tok owns its tables and copies what it needs: nothing of tok_src is kept after tok_new.
- * Threads: immutable after tok_new to its users (inside, a memo is written with atomics); any thread may encode and decode, each call has its own
- * scratch. Failure: ERR_INPUT naming what the vocabulary lacks (merges, tokens of plain bytes), ERR_UNSUPPORTED for a model or pre-tokenizer that is
- * not known, with the known ones. Encoding never fails on content, only on memory or over 1 GiB of text: invalid UTF-8 becomes byte tokens and
- * survives the round trip (but a byte the vocabulary has no token for is left out, as in the reference: SmolLM2 lacks 0x04 06 13 14 16 1D and some
- * that no valid text holds). */
+ * Threads: immutable after tok_new (a memo inside is written with atomics); any thread may encode and decode, each call has its own scratch.
+ * Failure: tok_new names what is wrong with the vocabulary (ERR_INPUT), or the unknown model or pre-tokenizer and the known ones (ERR_UNSUPPORTED).
+ *
+ * Encoding never fails on content, only on memory or over 1 GiB of text. Invalid UTF-8 becomes byte tokens and survives the round trip. A byte that
+ * the vocabulary has no token for is left out, as the reference does: SmolLM2 lacks the control characters 04 06 13 14 16 1D and bytes rare in UTF-8.
+ */
 #ifndef MODEL_TOK_H
 #define MODEL_TOK_H
 #include "base/err.h"
@@ -41,9 +42,11 @@ bool tok_from_gguf(const struct gguf *g, tok **ret, err *e);
 
 /* Appends the ids of text. parse_special false: every byte is ordinary text, whatever trust says. True: control and user-defined tokens are
  * recognised, the leftmost first and of those the longest, but only wholly inside trusted bytes (trust: one byte per byte of text, non-zero =
- * trusted; NULL: all are). Text is split only at tokens so recognised: ordinary pre-tokenization and merges ignore the boundary of trust. Families
- * that ask for it (qwen2) bring text between recognised tokens to Unicode normal form C, so there a round trip gives the normal form. add_special:
- * BOS first when the model asks for it, ids is empty and the text does not itself begin with it; EOS last likewise. On failure ids is as it was. */
+ * trusted; NULL: all are).
+ * Text is split only at tokens so recognised: ordinary pre-tokenization and merges ignore the boundary of trust. Families
+ * that ask for it (qwen2) bring text between recognised tokens to Unicode normal form C, so there a round trip gives the normal form.
+ * add_special: BOS first when the model asks for it, ids is empty and the text does not itself begin with it; EOS last likewise. On failure ids is as
+ * it was. */
 bool tok_encode(const tok *t, str text, const uint8_t *trust, bool parse_special, bool add_special, tok_ids *ids, err *e);
 /* Bytes of one token as they appear in text. special = false: control and unknown tokens give nothing; so does an id outside the vocabulary. The str
  * is borrowed from tok or from `scratch` (>= 8 bytes). */
