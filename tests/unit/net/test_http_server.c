@@ -307,11 +307,19 @@ static int64_t leave(const char *path, const char *first) {
   return atomic_load(&fx.closed_at) - t;
 }
 
+/* The notice takes well under a millisecond; a busy machine may hold up one try, not five. */
+static void leave_in_time(const char *path, const char *first) {
+  int64_t took = 0;
+  for (int i = 0; i < 5; i++)
+    if ((took = leave(path, first)) < 50 * 1000000) return;
+  fail_msg("%s: the server took %.1f ms to notice that its client had left", path, clock_ms(took));
+}
+
 static void test_leaves(void **state) {
   (void)state;
-  assert_true(leave("/hang", NULL) < 50 * 1000000);       /* before the answer began */
-  assert_true(leave("/stall", "one\r\n") < 50 * 1000000); /* a stream that has fallen silent */
-  int before = atomic_load(&fx.closed), fd = dial();      /* request and FIN arrive together */
+  leave_in_time("/hang", NULL);                      /* before the answer began */
+  leave_in_time("/stall", "one\r\n");                /* a stream that has fallen silent */
+  int before = atomic_load(&fx.closed), fd = dial(); /* request and FIN arrive together */
   say(fd, "GET /hang HTTP/1.1\r\n" H "\r\n");
   close(fd);
   assert_true(wait_for(&fx.closed, before + 1, 1000));
