@@ -1,6 +1,5 @@
 #include "cmd/cmd.h"
-#include "fetch/fetch.h"
-#include "term/progress.h"
+#include "cmd/cmd_fetch.h"
 #include <stdlib.h>
 
 typedef struct pull_opts {
@@ -24,37 +23,16 @@ const opt_cmd cmd_pull_opts = {"pull", "NAME | hf:owner/repo[/file][@rev] | URL 
     "HF_TOKEN, HF_HUB_OFFLINE, XDG_CACHE_HOME, the usual proxy variables, and pip's own configuration for pypi: sources.",
     rows, sizeof(pull_opts), 1, 1};
 
-static volatile sig_atomic_t interrupted;
-static void on_signal(int signo) {
-  (void)signo;
-  interrupted = 1;
-}
-
-static void show(void *arg, const fetch_progress *p) { progress_show(arg, p->what, p->done, p->total, p->part, p->parts, p->finished); }
-static void note(void *arg, const char *line) { progress_line(arg, line); }
-
 int cmd_pull(int argc, char **argv) {
   pull_opts o;
   err e = {0};
   char **pos, path[OS_PATH], name[FETCH_NAME];
   int n_pos;
   bool helped;
-  progress bar;
   if (!opt_parse(&cmd_pull_opts, argc, argv, &o, NULL, &pos, &n_pos, &helped, &e)) return cmd_fail("pull", &e);
   if (helped) return 0;
-  progress_init(&bar);
-  signal(SIGINT, on_signal);
-  signal(SIGTERM, on_signal);
-  signal(SIGXFSZ, SIG_IGN); /* a file size limit is then an error of one write, with a message */
-  fetch_opts f = {.offline = o.offline,
-      .accept_licence = o.accept_licence,
-      .force = o.force,
-      .progress = o.quiet ? NULL : show,
-      .note = note,
-      .arg = &bar,
-      .stop = &interrupted};
-  bool ok = fetch_model(pos[0], &f, path, name, &e);
-  progress_end(&bar);
+  fetch_opts f = {.offline = o.offline, .accept_licence = o.accept_licence, .force = o.force};
+  bool ok = cmd_fetch(pos[0], &f, o.quiet, path, name, &e);
   if (!ok) return cmd_fail("pull", &e);
   char *full = realpath(path, NULL);
   puts(full ? full : path);

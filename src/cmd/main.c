@@ -10,9 +10,13 @@
 const cmd cmd_table[] = {
     {&cmd_up_opts, cmd_up, "Serve and talk"},
     {&cmd_serve_opts, cmd_serve, "Serve and talk"},
+    {&cmd_chat_opts, cmd_chat, "Serve and talk"},
     {&cmd_bench_opts, cmd_bench, "Measure"},
     {&cmd_pull_opts, cmd_pull, "Model files"},
     {&cmd_models_opts, cmd_models, "Model files"},
+    {&cmd_inspect_opts, cmd_inspect, "Model files"},
+    {&cmd_tokenize_opts, cmd_tokenize, "Model files"},
+    {&cmd_template_opts, cmd_template, "Model files"},
     {&cmd_config_opts, cmd_config, "More"},
     {NULL, NULL, NULL},
 };
