@@ -18,13 +18,22 @@
 #include <immintrin.h>
 #endif
 
-typedef struct shape { const char *model; int d, n_kv, n_head; } shape;
+typedef struct shape {
+  const char *model;
+  int d, n_kv, n_head;
+} shape;
 static const shape shapes[] = {{"smollm2-135m", 64, 3, 9}, {"qwen2.5-0.5b", 64, 2, 14}, {"qwen2.5-1.5b", 128, 2, 12}};
-typedef struct kase { int pos0, rows; } kase;
+typedef struct kase {
+  int pos0, rows;
+} kase;
 static const kase cases[] = {{0, 512}, {1024, 256}, {8000, 64}, {511, 1}, {2047, 1}, {8191, 1}, {8191, 4}};
 enum { PAGE = 64, COLD_BYTES = 96 << 20 };
 
-typedef struct options { const char *isa; int threads, rows; double seconds; } options;
+typedef struct options {
+  const char *isa;
+  int threads, rows;
+  double seconds;
+} options;
 
 static void *reserve(size_t n) {
   void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -39,19 +48,31 @@ static double seconds_since(int64_t t0) { return (double)(clock_now() - t0) / 1e
 
 /* ---- limits ------------------------------------------------------------------------------------------------------------------- */
 
-typedef struct limit_job { const uint8_t *mem; size_t bytes; long rounds; bool wide; volatile uint64_t sink[64]; } limit_job;
+typedef struct limit_job {
+  const uint8_t *mem;
+  size_t bytes;
+  long rounds;
+  bool wide;
+  volatile uint64_t sink[64];
+} limit_job;
 
 #if defined(__x86_64__)
 #define FMA_ZMM(i) "vfmadd231ps %%zmm13,%%zmm14,%%zmm" #i "\n\t"
 #define FMA_YMM(i) "vfmadd231ps %%ymm13,%%ymm14,%%ymm" #i "\n\t"
 #define CHAINS(insn)                                                                                                                                 \
   for (long r = 0; r < rounds; r++)                                                                                                                  \
-    __asm__ volatile(insn(0) insn(1) insn(2) insn(3) insn(4) insn(5) insn(6) insn(7) insn(8) insn(9) insn(10) insn(11)::: "xmm0", "xmm1", "xmm2",    \
-      "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11")
+  __asm__ volatile(insn(0) insn(1) insn(2) insn(3) insn(4) insn(5) insn(6) insn(7) insn(8) insn(9) insn(10) insn(11)::                               \
+                       : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11")
 /* The factors are zero, so that no chain runs into slow numbers. */
 #define CLEAR __asm__ volatile("vpxor %%xmm13,%%xmm13,%%xmm13\n\tvpxor %%xmm14,%%xmm14,%%xmm14" ::: "xmm13", "xmm14")
-static void fma_wide(long rounds) { CLEAR; CHAINS(FMA_ZMM); }
-static void fma_narrow(long rounds) { CLEAR; CHAINS(FMA_YMM); }
+static void fma_wide(long rounds) {
+  CLEAR;
+  CHAINS(FMA_ZMM);
+}
+static void fma_narrow(long rounds) {
+  CLEAR;
+  CHAINS(FMA_YMM);
+}
 __attribute__((target("avx2"))) static uint64_t read_all(const uint8_t *p, size_t n) {
   __m256i s[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
   for (size_t i = 0; i + 128 <= n; i += 128) {
@@ -158,8 +179,17 @@ static void bench_case(const shape *s, const kase *c, const kern_ops *o, pool *p
   for (int i = 0; i < c->rows * ld; i++) q[i] = (float)rng_f64(&r) - 0.5f;
   b.n_split = (len - 1) / KERN_SPLIT + 1;
   b.part = malloc(sizeof(float) * (size_t)(b.n_split * c->rows * s->n_head) * (size_t)(s->d + 2));
-  b.a = (kern_attn){.kv = &b.kv, .n_head = s->n_head, .scale = 0.125f, .split = KERN_SPLIT, .pages = pages, .pos0 = c->pos0, .n_row = c->rows, .q = q,
-    .out = out, .ldq = ld, .ldo = ld};
+  b.a = (kern_attn){.kv = &b.kv,
+      .n_head = s->n_head,
+      .scale = 0.125f,
+      .split = KERN_SPLIT,
+      .pages = pages,
+      .pos0 = c->pos0,
+      .n_row = c->rows,
+      .q = q,
+      .out = out,
+      .ldq = ld,
+      .ldo = ld};
   double t = time_case(p, &b, b.kv.n_layer, opt->seconds), seen = 0;
   for (int i = 0; i < c->rows; i++) seen += c->pos0 + i + 1;
   double flops = 4.0 * seen * s->d * s->n_head / t, gb = 2.0 * 2 * len * s->d * s->n_kv / t;

@@ -28,18 +28,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { KERN_PANEL = 16,   /* output rows interleaved in a packed weight matrix; one vector lane an output row */
-       KERN_BLOCK = 32,   /* activation block along K */
-       KERN_SPLIT = 256,   /* attention split, absolute positions */
-       KERN_SPLIT_MAX = 2048, KERN_HEAD_MAX = 512 }; /* what attention's fixed scratch holds */
+enum {
+  KERN_PANEL = 16,       /* output rows interleaved in a packed weight matrix; one vector lane an output row */
+  KERN_BLOCK = 32,       /* activation block along K */
+  KERN_SPLIT = 256,      /* attention split, absolute positions */
+  KERN_SPLIT_MAX = 2048, /* what attention's fixed scratch holds: positions of a split, */
+  KERN_HEAD_MAX = 512    /* and dimensions of a head */
+};
 
 /* ---- weights ---------------------------------------------------------------------------------------------------------------- */
 
 /* A weight matrix [rows, cols] (y = W x: rows are outputs, cols is K), packed in panels of 16 rows. Rows are padded up to a panel with zeros. */
 typedef struct kern_mat {
-  wtype type;       /* type in the file; selects the packed layout */
+  wtype type; /* type in the file; selects the packed layout */
   int rows, cols;
-  void *data;       /* packed, kern_packed_bytes() long, 64-byte aligned. Borrowed. */
+  void *data; /* packed, kern_packed_bytes() long, 64-byte aligned. Borrowed. */
 } kern_mat;
 
 /* Bytes of the packed form, 0 when this type has no packed layout (or cols does not divide into its blocks). <= 1.05 x the file's bytes for
@@ -56,13 +59,13 @@ bool dequant_row(wtype t, const void *src, int64_t n, float *y);
 typedef enum kern_act_mode { KERN_ACT_Q8, KERN_ACT_F32 } kern_act_mode;
 /* n rows of K activations. Both forms may be filled; gemm reads what the weight wants (kern_wants), F32 whenever mode is F32. */
 typedef struct kern_act {
-  int k, cap;          /* K, rows there is room for */
-  kern_act_mode mode;  /* KERN_ACT_F32: --act f32, every product uses unrounded activations */
-  int8_t *q;           /* [cap, kern_act_ldq(k)] bytes past K are neither written nor read */
-  float *d;            /* [cap, K/32] block scale */
-  float *s;            /* [cap, K/32] d * sum of q in the block (one rounding) */
-  int32_t *z;          /* [cap, K/16] sum of q per 16, exact */
-  const float *x;      /* [n, ldx] unrounded, borrowed; set by the caller before an F32 product */
+  int k, cap;         /* K, rows there is room for */
+  kern_act_mode mode; /* KERN_ACT_F32: --act f32, every product uses unrounded activations */
+  int8_t *q;          /* [cap, kern_act_ldq(k)] bytes past K are neither written nor read */
+  float *d;           /* [cap, K/32] block scale */
+  float *s;           /* [cap, K/32] d * sum of q in the block (one rounding) */
+  int32_t *z;         /* [cap, K/16] sum of q per 16, exact */
+  const float *x;     /* [n, ldx] unrounded, borrowed; set by the caller before an F32 product */
   int ldx;
 } kern_act;
 /* Row stride of q: whole cache lines, an odd number of them, so that 32 rows read side by side do not fall into the same cache sets. */
@@ -73,7 +76,7 @@ kern_act_mode kern_wants(wtype t);                          /* what products wit
 
 /* ---- KV pages and attention ------------------------------------------------------------------------------------------------- */
 
-typedef enum kern_kv_type { KERN_KV_F16, KERN_KV_F32 } kern_kv_type;  /* F32 is for checking */
+typedef enum kern_kv_type { KERN_KV_F16, KERN_KV_F32 } kern_kv_type; /* F32 is for checking */
 /* One page holds `page` tokens (a multiple of 16) of every layer. Inside a page, for layer l:
  *   K: [n_kv][page/16][head_dim][16]   16 tokens side by side, so that a lane is a key
  *   V: [n_kv][page][head_dim]
@@ -81,7 +84,7 @@ typedef enum kern_kv_type { KERN_KV_F16, KERN_KV_F32 } kern_kv_type;  /* F32 is 
 typedef struct kern_kv {
   kern_kv_type type;
   int n_layer, n_kv, head_dim, page;
-  uint8_t *pool;        /* [n_pages] of kern_kv_page_bytes() */
+  uint8_t *pool; /* [n_pages] of kern_kv_page_bytes() */
 } kern_kv;
 size_t kern_kv_page_bytes(const kern_kv *kv); /* 0: no kernel takes this shape (head_dim odd or over KERN_HEAD_MAX, page not a multiple of 16) */
 
@@ -94,30 +97,30 @@ typedef struct kern_attn {
   int layer, n_head;
   float scale;
   int window;
-  int split;              /* KERN_SPLIT; a parameter only so that a test can plant a fault (a multiple of 16, <= KERN_SPLIT_MAX) */
-  const int32_t *pages;   /* page table of the sequence: pages[p / page] holds position p */
+  int split;            /* KERN_SPLIT; a parameter only so that a test can plant a fault (a multiple of 16, <= KERN_SPLIT_MAX) */
+  const int32_t *pages; /* page table of the sequence: pages[p / page] holds position p */
   int pos0, n_row;
-  const float *q;         /* [n_row, ldq], heads side by side */
-  float *out;             /* [n_row, ldo] */
+  const float *q; /* [n_row, ldq], heads side by side */
+  float *out;     /* [n_row, ldo] */
   int ldq, ldo;
 } kern_attn;
 
 /* ---- one table per instruction set ------------------------------------------------------------------------------------------- */
 
 typedef struct kern_ops {
-  const char *name;       /* "ref", "avx2", "avx512" ... as --isa takes it */
-  const char *units;      /* what it multiplies with, for reports: "AVX-512 VNNI" */
-  int arith;              /* version of the output contract's arithmetic; part of the fingerprint */
-  bool (*usable)(void);   /* CPU and kernel allow it */
+  const char *name;     /* "ref", "avx2", "avx512" ... as --isa takes it */
+  const char *units;    /* what it multiplies with, for reports: "AVX-512 VNNI" */
+  int arith;            /* version of the output contract's arithmetic; part of the fingerprint */
+  bool (*usable)(void); /* CPU and kernel allow it */
 
-  void (*act_quant)(kern_act *a, int row, const float *x);            /* fills q, d, s, z of one row from x [K] */
+  void (*act_quant)(kern_act *a, int row, const float *x); /* fills q, d, s, z of one row from x [K] */
   /* y[i*ldy + r] for rows i in [0, n) of a, outputs r of panels [p0, p1) (r < w->rows only). */
   void (*gemm)(const kern_mat *w, const kern_act *a, int n, int p0, int p1, float *y, int ldy);
 
-  void (*rmsnorm)(const float *x, const float *w, float eps, int n, float *y);      /* y = x / sqrt(mean(x^2) + eps) * w; n % 16 == 0 not required */
-  void (*add)(float *y, const float *x, int n);                                     /* y += x */
-  void (*silu_mul)(const float *g, const float *u, int n, float *y);                /* y = g * sigmoid(g) * u; y may be g */
-  void (*gelu_mul)(const float *g, const float *u, int n, float *y);                /* tanh form */
+  void (*rmsnorm)(const float *x, const float *w, float eps, int n, float *y); /* y = x / sqrt(mean(x^2) + eps) * w; n % 16 == 0 not required */
+  void (*add)(float *y, const float *x, int n);                                /* y += x */
+  void (*silu_mul)(const float *g, const float *u, int n, float *y);           /* y = g * sigmoid(g) * u; y may be g */
+  void (*gelu_mul)(const float *g, const float *u, int n, float *y);           /* tanh form */
   /* Rotates n_rot dims of one head in place. cs: [n_rot/2] pairs (cos, sin). neox: pairs (i, i + n_rot/2); else (2i, 2i+1). */
   void (*rope)(float *x, int n_rot, bool neox, const float *cs);
   /* Writes K and V of one position ([n_kv, head_dim] each, heads [h0, h1) only) into the page. slot = position within the page. */
@@ -130,13 +133,13 @@ typedef struct kern_ops {
   void (*attn_merge)(const float *part, int n_split, size_t stride, int head_dim, float *out);
 
   /* For the sampler and log-probabilities, over a row of n logits. */
-  void (*max_at)(const float *x, int n, float *ret_max, int *ret_at);  /* lowest index on ties; NaN never wins */
-  double (*sum_exp)(const float *x, int n, float max);                 /* sum of exp(x - max): 16 lanes in F32 per 4,096 elements, blocks summed in double */
+  void (*max_at)(const float *x, int n, float *ret_max, int *ret_at); /* lowest index on ties; NaN never wins */
+  double (*sum_exp)(const float *x, int n, float max); /* sum of exp(x - max): 16 lanes in F32 per 4,096 elements, blocks summed in double */
 } kern_ops;
 
 /* name NULL or "auto": the best usable table. Unknown or unusable name: ERR_USAGE that lists the names. */
 bool kern_select(const char *name, const kern_ops **ret, err *e);
-const kern_ops *const *kern_tables(void);   /* all built tables, best first, NULL at the end; the last is ref, always usable */
+const kern_ops *const *kern_tables(void); /* all built tables, best first, NULL at the end; the last is ref, always usable */
 
 /* exp as the kernels compute it (same bits in every table): for the sampler's scalar parts and for tests. */
 float kern_expf(float x);

@@ -27,9 +27,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SPIN_NS = 40000,         /* about one futex sleep and wake-up */
-       SPIN_BATCH = 32,         /* pauses between looks at the clock */
-       STACK_BYTES = 4 << 20 }; /* attention keeps its tiles on the stack; some C libraries give a thread 128 KiB only */
+enum {
+  SPIN_NS = 40000,      /* about one futex sleep and wake-up */
+  SPIN_BATCH = 32,      /* pauses between looks at the clock */
+  STACK_BYTES = 4 << 20 /* attention keeps its tiles on the stack; some C libraries give a thread 128 KiB only */
+};
 
 /* A word one waits on, alone on its cache lines (two: the neighbour is fetched along). */
 typedef struct gate {
@@ -37,12 +39,16 @@ typedef struct gate {
   atomic_uint sleepers;
 } gate;
 
-typedef struct worker { pool *p; int tid; pthread_t thread; } worker;
+typedef struct worker {
+  pool *p;
+  int tid;
+  pthread_t thread;
+} worker;
 
 struct pool {
   gate start, sense;
   _Alignas(128) atomic_uint arrived;
-  pool_fn fn;    /* written before `start` advances, read after */
+  pool_fn fn; /* written before `start` advances, read after */
   void *arg;
   bool stop;
   int n, started;

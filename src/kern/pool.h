@@ -8,11 +8,11 @@
 
 typedef struct pool pool;
 typedef void (*pool_fn)(void *arg, int tid, int n_threads);
-pool *pool_new(int n_threads);              /* n_threads counts the caller; 1 starts none */
+pool *pool_new(int n_threads); /* n_threads counts the caller; 1 starts none */
 void pool_free(pool *p);
 int pool_threads(const pool *p);
-void pool_run(pool *p, pool_fn fn, void *arg);  /* returns when all have */
-void pool_barrier(pool *p);                 /* inside fn: all threads meet; full memory barrier */
+void pool_run(pool *p, pool_fn fn, void *arg); /* returns when all have */
+void pool_barrier(pool *p);                    /* inside fn: all threads meet; full memory barrier */
 /* Static tile: items [*i0, *i1) of n for thread tid. */
 static inline void pool_tile(int n, int tid, int n_threads, int *i0, int *i1) {
   *i0 = (int)((long long)n * tid / n_threads);

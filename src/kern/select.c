@@ -9,8 +9,8 @@ enum { ARITH = 1 }; /* raise when any table's bits change: it is part of the fin
 
 static bool always(void) { return true; }
 
-static const kern_ops ops_ref = {.name = "ref", .units = "plain C", .arith = ARITH, .usable = always,
-  .act_quant = act_quant_ref, .gemm = gemm_ref, VEC_OPS(ref)};
+static const kern_ops ops_ref = {
+    .name = "ref", .units = "plain C", .arith = ARITH, .usable = always, .act_quant = act_quant_ref, .gemm = gemm_ref, VEC_OPS(ref)};
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -40,18 +40,26 @@ static bool has_avx512(void) {
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & leaf7) == leaf7 && (c & bit_AVX512VNNI);
 }
 
-static const kern_ops ops_avx2 = {.name = "avx2", .units = "AVX2 FMA", .arith = ARITH, .usable = has_avx2,
-  .act_quant = act_quant_avx2, .gemm = gemm_avx2, VEC_OPS(avx2)};
-static const kern_ops ops_avx512 = {.name = "avx512", .units = "AVX-512 VNNI", .arith = ARITH, .usable = has_avx512,
-  .act_quant = act_quant_avx512, .gemm = gemm_avx512, VEC_OPS(avx512)};
+static const kern_ops ops_avx2 = {
+    .name = "avx2", .units = "AVX2 FMA", .arith = ARITH, .usable = has_avx2, .act_quant = act_quant_avx2, .gemm = gemm_avx2, VEC_OPS(avx2)};
+static const kern_ops ops_avx512 = {.name = "avx512",
+    .units = "AVX-512 VNNI",
+    .arith = ARITH,
+    .usable = has_avx512,
+    .act_quant = act_quant_avx512,
+    .gemm = gemm_avx512,
+    VEC_OPS(avx512)};
 #endif
 
 const kern_ops *const *kern_tables(void) {
   static const kern_ops *const tables[] = {
 #if defined(__x86_64__)
-    &ops_avx512, &ops_avx2,
+    &ops_avx512,
+    &ops_avx2,
 #endif
-    &ops_ref, NULL};
+    &ops_ref,
+    NULL
+  };
   return tables;
 }
 
@@ -73,6 +81,7 @@ bool kern_select(const char *name, const kern_ops **ret, err *e) {
   }
   char names[128];
   names_usable(names, sizeof names);
-  if (built) return err_param(e, ERR_USAGE, "isa", "instruction set \"%s\": this CPU or its operating system does not offer it; use one of: %s", name, names);
+  if (built)
+    return err_param(e, ERR_USAGE, "isa", "instruction set \"%s\": this CPU or its operating system does not offer it; use one of: %s", name, names);
   return err_param(e, ERR_USAGE, "isa", "instruction set \"%s\" is not known; use one of: %s", name, names);
 }

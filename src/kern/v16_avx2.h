@@ -8,15 +8,21 @@
 
 enum { V16_ACC = 6, V16_ROWS = 6 }; /* 6 x 2 ymm of accumulators, 2 of B, 1 broadcast: 15 of 16 */
 
-typedef struct v16 { __m256 a, b; } v16;
-typedef struct v16i { __m256i a, b; } v16i;
-typedef struct v16m { __m256 a, b; } v16m; /* all ones or zeros a lane */
+typedef struct v16 {
+  __m256 a, b;
+} v16;
+typedef struct v16i {
+  __m256i a, b;
+} v16i;
+typedef struct v16m {
+  __m256 a, b; /* all ones or zeros a lane */
+} v16m;
 
 static inline v16m v16_from_to(int lo, int hi) {
   const __m256i ia = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), ib = _mm256_add_epi32(ia, _mm256_set1_epi32(8));
   const __m256i l = _mm256_set1_epi32(lo), h = _mm256_set1_epi32(hi);
   return (v16m){_mm256_castsi256_ps(_mm256_andnot_si256(_mm256_cmpgt_epi32(l, ia), _mm256_cmpgt_epi32(h, ia))),
-    _mm256_castsi256_ps(_mm256_andnot_si256(_mm256_cmpgt_epi32(l, ib), _mm256_cmpgt_epi32(h, ib)))};
+      _mm256_castsi256_ps(_mm256_andnot_si256(_mm256_cmpgt_epi32(l, ib), _mm256_cmpgt_epi32(h, ib)))};
 }
 static inline v16 v16_load(const float *p) { return (v16){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
 static inline void v16_store(float *p, v16 x) { _mm256_storeu_ps(p, x.a), _mm256_storeu_ps(p + 8, x.b); }
@@ -29,7 +35,10 @@ static inline void v16_store_n(float *p, v16 x, int n) {
   _mm256_maskstore_ps(p, _mm256_castps_si256(m.a), x.a);
   _mm256_maskstore_ps(p + 8, _mm256_castps_si256(m.b), x.b);
 }
-static inline v16 v16_set1(float x) { __m256 r = _mm256_set1_ps(x); return (v16){r, r}; }
+static inline v16 v16_set1(float x) {
+  __m256 r = _mm256_set1_ps(x);
+  return (v16){r, r};
+}
 static inline v16 v16_zero(void) { return (v16){_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 
 static inline v16 v16_add(v16 x, v16 y) { return (v16){_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }

@@ -15,8 +15,8 @@
 typedef struct scene {
   int d, n_kv, n_head, len, rows;
   kern_kv_type type;
-  float *k, *v;   /* [len][n_kv * d] */
-  float *q;       /* [rows][n_head * d] */
+  float *k, *v; /* [len][n_kv * d] */
+  float *q;     /* [rows][n_head * d] */
 } scene;
 
 static void scene_init(scene *s, uint64_t seed, float range) {
@@ -28,7 +28,11 @@ static void scene_init(scene *s, uint64_t seed, float range) {
 static void scene_fini(scene *s) { free(s->k), free(s->v), free(s->q); }
 
 /* The scene's keys and values in pages that lie in a scattered order; all other memory of the pool holds NaN. */
-typedef struct cache { kern_kv kv; int32_t *pages; int n_pages; } cache;
+typedef struct cache {
+  kern_kv kv;
+  int32_t *pages;
+  int n_pages;
+} cache;
 
 static void cache_init(cache *c, const scene *s, const kern_ops *o, int page, int layer) {
   c->kv = (kern_kv){.type = s->type, .n_layer = layer + 1, .n_kv = s->n_kv, .head_dim = s->d, .page = page};
@@ -40,11 +44,15 @@ static void cache_init(cache *c, const scene *s, const kern_ops *o, int page, in
   c->pages = malloc(sizeof *c->pages * (size_t)c->n_pages);
   for (int i = 0; i < c->n_pages; i++) c->pages[i] = (int32_t)(c->n_pages - i);
   for (int p = 0; p < s->len; p++)
-    o->kv_store(&c->kv, layer, c->pages[p / page], p % page, s->k + (size_t)p * (size_t)(s->n_kv * s->d), s->v + (size_t)p * (size_t)(s->n_kv * s->d), 0, s->n_kv);
+    o->kv_store(&c->kv, layer, c->pages[p / page], p % page, s->k + (size_t)p * (size_t)(s->n_kv * s->d), s->v + (size_t)p * (size_t)(s->n_kv * s->d),
+        0, s->n_kv);
 }
 static void cache_fini(cache *c) { free(c->kv.pool), free(c->pages); }
 
-typedef struct call { int page, split, window, step; bool parts; } call; /* step: rows a call, 0: all at once */
+typedef struct call {
+  int page, split, window, step;
+  bool parts;
+} call; /* step: rows a call, 0: all at once */
 
 static void run_parts(const kern_ops *o, const kern_attn *a, int h, int r0, int r1) {
   int g = a->n_head / a->kv->n_kv, d = a->kv->head_dim, splits = (a->pos0 + r1 - 1) / a->split + 1;
@@ -53,7 +61,8 @@ static void run_parts(const kern_ops *o, const kern_attn *a, int h, int r0, int 
   for (int i = 0; i < splits; i++) o->attn_part(a, h, r0, r1, i, part + one * (size_t)i);
   for (int r = r0; r < r1; r++)
     for (int j = 0; j < g; j++)
-      o->attn_merge(part + ((size_t)(r - r0) * (size_t)g + (size_t)j) * (size_t)(d + 2), splits, one, d, a->out + (size_t)r * (size_t)a->ldo + (size_t)(h * g + j) * (size_t)d);
+      o->attn_merge(part + ((size_t)(r - r0) * (size_t)g + (size_t)j) * (size_t)(d + 2), splits, one, d,
+          a->out + (size_t)r * (size_t)a->ldo + (size_t)(h * g + j) * (size_t)d);
   free(part);
 }
 
@@ -62,8 +71,19 @@ static float *run(const scene *s, const kern_ops *o, call how) {
   int ld = s->n_head * s->d, layer = 1;
   cache_init(&c, s, o, how.page, layer);
   float *out = calloc((size_t)s->rows * (size_t)ld, sizeof *out);
-  kern_attn a = {.kv = &c.kv, .layer = layer, .n_head = s->n_head, .scale = 1.0f / sqrtf((float)s->d), .window = how.window, .split = how.split,
-    .pages = c.pages, .pos0 = s->len - s->rows, .n_row = s->rows, .q = s->q, .out = out, .ldq = ld, .ldo = ld};
+  kern_attn a = {.kv = &c.kv,
+      .layer = layer,
+      .n_head = s->n_head,
+      .scale = 1.0f / sqrtf((float)s->d),
+      .window = how.window,
+      .split = how.split,
+      .pages = c.pages,
+      .pos0 = s->len - s->rows,
+      .n_row = s->rows,
+      .q = s->q,
+      .out = out,
+      .ldq = ld,
+      .ldo = ld};
   int step = how.step ? how.step : s->rows;
   for (int h = 0; h < s->n_kv; h++)
     for (int r = 0; r < s->rows; r += step) {
@@ -108,12 +128,18 @@ static void naive(const scene *s, int window, int row, int head, double *out) {
 
 /* Shapes: SmolLM2 (9 heads over 3), Qwen2.5 0.5B (14 over 2) and 1.5B (12 over 2), plain multi-head, one kv head, odd head sizes. */
 static const scene shapes[] = {
-  {.d = 64, .n_kv = 3, .n_head = 9, .len = 300, .rows = 120},  {.d = 64, .n_kv = 2, .n_head = 14, .len = 290, .rows = 35},
-  {.d = 128, .n_kv = 2, .n_head = 12, .len = 530, .rows = 40}, {.d = 128, .n_kv = 2, .n_head = 12, .len = 777, .rows = 1},
-  {.d = 64, .n_kv = 2, .n_head = 14, .len = 1025, .rows = 1},  {.d = 20, .n_kv = 1, .n_head = 2, .len = 270, .rows = 9},
-  {.d = 80, .n_kv = 2, .n_head = 2, .len = 261, .rows = 7},    {.d = 256, .n_kv = 1, .n_head = 4, .len = 280, .rows = 30},
-  {.d = 80, .n_kv = 1, .n_head = 8, .len = 513, .rows = 1},    {.d = 6, .n_kv = 1, .n_head = 3, .len = 40, .rows = 40},
-  {.d = 512, .n_kv = 1, .n_head = 2, .len = 270, .rows = 17},  {.d = 64, .n_kv = 3, .n_head = 9, .len = 1, .rows = 1},
+    {.d = 64, .n_kv = 3, .n_head = 9, .len = 300, .rows = 120},
+    {.d = 64, .n_kv = 2, .n_head = 14, .len = 290, .rows = 35},
+    {.d = 128, .n_kv = 2, .n_head = 12, .len = 530, .rows = 40},
+    {.d = 128, .n_kv = 2, .n_head = 12, .len = 777, .rows = 1},
+    {.d = 64, .n_kv = 2, .n_head = 14, .len = 1025, .rows = 1},
+    {.d = 20, .n_kv = 1, .n_head = 2, .len = 270, .rows = 9},
+    {.d = 80, .n_kv = 2, .n_head = 2, .len = 261, .rows = 7},
+    {.d = 256, .n_kv = 1, .n_head = 4, .len = 280, .rows = 30},
+    {.d = 80, .n_kv = 1, .n_head = 8, .len = 513, .rows = 1},
+    {.d = 6, .n_kv = 1, .n_head = 3, .len = 40, .rows = 40},
+    {.d = 512, .n_kv = 1, .n_head = 2, .len = 270, .rows = 17},
+    {.d = 64, .n_kv = 3, .n_head = 9, .len = 1, .rows = 1},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 static scene shape(int i, kern_kv_type type, float range) {
@@ -138,7 +164,7 @@ static void ref_is_right(void **st) {
         how.window = window;
         float *out = run(&s, ref_table(), how);
         double want[512], worst = 0.0;
-        for (int row = 0; row < s.rows; row += s.rows > 20 ? 17 : 1)
+        for (int row = 0; row<s.rows; row += s.rows> 20 ? 17 : 1)
           for (int head = 0; head < s.n_head; head++) {
             naive(&s, window, row, head, want);
             for (int k = 0; k < s.d; k++)
@@ -177,10 +203,18 @@ static void tables_agree(void **st) {
 static void cutting_does_not_show(void **st) {
   (void)st;
   static const call ways[] = {
-    {.page = 16, .split = KERN_SPLIT}, {.page = 48, .split = KERN_SPLIT}, {.page = 256, .split = KERN_SPLIT}, {.page = 1024, .split = KERN_SPLIT},
-    {.page = 64, .split = KERN_SPLIT, .step = 1}, {.page = 64, .split = KERN_SPLIT, .step = 2}, {.page = 32, .split = KERN_SPLIT, .step = 3},
-    {.page = 64, .split = KERN_SPLIT, .step = 5}, {.page = 64, .split = KERN_SPLIT, .step = 31}, {.page = 64, .split = KERN_SPLIT, .parts = true},
-    {.page = 16, .split = KERN_SPLIT, .step = 1, .parts = true}, {.page = 64, .split = KERN_SPLIT, .step = 7, .parts = true},
+      {.page = 16, .split = KERN_SPLIT},
+      {.page = 48, .split = KERN_SPLIT},
+      {.page = 256, .split = KERN_SPLIT},
+      {.page = 1024, .split = KERN_SPLIT},
+      {.page = 64, .split = KERN_SPLIT, .step = 1},
+      {.page = 64, .split = KERN_SPLIT, .step = 2},
+      {.page = 32, .split = KERN_SPLIT, .step = 3},
+      {.page = 64, .split = KERN_SPLIT, .step = 5},
+      {.page = 64, .split = KERN_SPLIT, .step = 31},
+      {.page = 64, .split = KERN_SPLIT, .parts = true},
+      {.page = 16, .split = KERN_SPLIT, .step = 1, .parts = true},
+      {.page = 64, .split = KERN_SPLIT, .step = 7, .parts = true},
   };
   for (const kern_ops *const *t = kern_tables(); *t; t++) {
     if (!(*t)->usable()) continue;
@@ -214,7 +248,8 @@ static void later_keys_do_not_leak(void **st) {
       scene s = shape(i, KERN_KV_F16, 2.0f);
       float *want = run(&s, *t, usual);
       int last = s.len - 1, width = s.n_kv * s.d;
-      for (int k = 0; k < width; k++) s.k[(size_t)last * (size_t)width + (size_t)k] = k % 2 ? NAN : 1e30f, s.v[(size_t)last * (size_t)width + (size_t)k] = k % 3 ? INFINITY : NAN;
+      for (int k = 0; k < width; k++)
+        s.k[(size_t)last * (size_t)width + (size_t)k] = k % 2 ? NAN : 1e30f, s.v[(size_t)last * (size_t)width + (size_t)k] = k % 3 ? INFINITY : NAN;
       float *got = run(&s, *t, usual);
       assert_int_equal(first_difference(want, got, (s.rows - 1) * s.n_head * s.d), -1);
       assert_true(compare(&s, want, got) >= 0); /* the last row itself must see it */
@@ -273,8 +308,13 @@ static void impossible_pages_are_refused(void **st) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(ref_is_right), cmocka_unit_test(tables_agree), cmocka_unit_test(cutting_does_not_show), cmocka_unit_test(later_keys_do_not_leak),
-    cmocka_unit_test(extreme_scores), cmocka_unit_test(another_split_shows), cmocka_unit_test(impossible_pages_are_refused),
+      cmocka_unit_test(ref_is_right),
+      cmocka_unit_test(tables_agree),
+      cmocka_unit_test(cutting_does_not_show),
+      cmocka_unit_test(later_keys_do_not_leak),
+      cmocka_unit_test(extreme_scores),
+      cmocka_unit_test(another_split_shows),
+      cmocka_unit_test(impossible_pages_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

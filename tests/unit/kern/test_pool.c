@@ -13,7 +13,10 @@
 
 enum { MAX_THREADS = 16 };
 
-typedef struct counts { int ran[MAX_THREADS]; int n_threads; } counts;
+typedef struct counts {
+  int ran[MAX_THREADS];
+  int n_threads;
+} counts;
 static void count(void *arg, int tid, int n) {
   counts *c = arg;
   c->ran[tid]++; /* plain writes: the region's end orders them */
@@ -35,7 +38,10 @@ static void every_thread_runs_once_a_region(void **s) {
 }
 
 /* Each thread adds one to its own cell, all meet, each checks every other cell, all meet again: a barrier that lets one through early fails. */
-typedef struct laps { pool *p; int laps, cell[MAX_THREADS], bad[MAX_THREADS]; } laps;
+typedef struct laps {
+  pool *p;
+  int laps, cell[MAX_THREADS], bad[MAX_THREADS];
+} laps;
 static void run_laps(void *arg, int tid, int n) {
   laps *l = arg;
   for (int i = 1; i <= l->laps; i++) {
@@ -74,7 +80,7 @@ static void idle_is_asleep(void **s) {
   double t0 = cpu_seconds();
   nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
   assert_true(cpu_seconds() - t0 < 0.003); /* 1 % of a core */
-  pool_run(p, count, &c); /* and they wake up */
+  pool_run(p, count, &c);                  /* and they wake up */
   for (int i = 0; i < 4; i++) assert_int_equal(c.ran[i], 2);
   pool_free(p);
 }
@@ -124,9 +130,13 @@ static void made_and_freed_at_once(void **s) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_thread_runs_once_a_region), cmocka_unit_test(a_hundred_thousand_barriers), cmocka_unit_test(more_threads_than_cores),
-    cmocka_unit_test(idle_is_asleep), cmocka_unit_test(a_late_thread_wakes_the_others), cmocka_unit_test(tiles_cover_everything_once),
-    cmocka_unit_test(made_and_freed_at_once),
+      cmocka_unit_test(every_thread_runs_once_a_region),
+      cmocka_unit_test(a_hundred_thousand_barriers),
+      cmocka_unit_test(more_threads_than_cores),
+      cmocka_unit_test(idle_is_asleep),
+      cmocka_unit_test(a_late_thread_wakes_the_others),
+      cmocka_unit_test(tiles_cover_everything_once),
+      cmocka_unit_test(made_and_freed_at_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,8 +64,10 @@ static void unknown_names_are_refused(void **s) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(tables_are_complete), cmocka_unit_test(automatic_is_the_first_usable),
-    cmocka_unit_test(every_name_is_found_or_refused_by_name), cmocka_unit_test(unknown_names_are_refused),
+      cmocka_unit_test(tables_are_complete),
+      cmocka_unit_test(automatic_is_the_first_usable),
+      cmocka_unit_test(every_name_is_found_or_refused_by_name),
+      cmocka_unit_test(unknown_names_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

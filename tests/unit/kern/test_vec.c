@@ -11,8 +11,8 @@
 #include "vec_check.h"
 
 enum { N_MAX = 9000 };
-static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35,
-  36, 37, 38, 39, 40, 576, 896, 1000, 1536, 4864, 4097, 8960};
+static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33,
+    34, 35, 36, 37, 38, 39, 40, 576, 896, 1000, 1536, 4864, 4097, 8960};
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
 
 static const kern_ops *ref_table(void) {
@@ -148,7 +148,8 @@ static void exp_is_one_function(void **s) {
   }
   printf("kern_expf: at most %.3f units in the last place\n", worst);
   assert_true(worst < 1.0);
-  assert_true(kern_expf(-INFINITY) == 0.0f && isinf(kern_expf(INFINITY)) && isnan(kern_expf(NAN)) && kern_expf(0.0f) == 1.0f && kern_expf(-0.0f) == 1.0f);
+  assert_true(
+      kern_expf(-INFINITY) == 0.0f && isinf(kern_expf(INFINITY)) && isnan(kern_expf(NAN)) && kern_expf(0.0f) == 1.0f && kern_expf(-0.0f) == 1.0f);
   assert_true(kern_expf(-87.34f) == 0.0f && kern_expf(88.73f) == INFINITY && kern_expf(88.722f) < INFINITY);
   rng r = rng_new(13);
   for (const kern_ops *const *t = kern_tables(); *t; t++) {
@@ -232,9 +233,15 @@ static void tables_agree_on_kv_store(void **s) { (void)s, each_table(check_kv_st
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(tables_agree_elementwise), cmocka_unit_test(tables_agree_on_rope), cmocka_unit_test(rope_turns_the_right_pairs),
-    cmocka_unit_test(tables_agree_on_reductions), cmocka_unit_test(max_at_takes_the_lowest_index), cmocka_unit_test(exp_is_one_function),
-    cmocka_unit_test(ref_is_right), cmocka_unit_test(another_order_shows), cmocka_unit_test(tables_agree_on_kv_store),
+      cmocka_unit_test(tables_agree_elementwise),
+      cmocka_unit_test(tables_agree_on_rope),
+      cmocka_unit_test(rope_turns_the_right_pairs),
+      cmocka_unit_test(tables_agree_on_reductions),
+      cmocka_unit_test(max_at_takes_the_lowest_index),
+      cmocka_unit_test(exp_is_one_function),
+      cmocka_unit_test(ref_is_right),
+      cmocka_unit_test(another_order_shows),
+      cmocka_unit_test(tables_agree_on_kv_store),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
