@@ -522,6 +522,7 @@ bool opt_parse(const opt_cmd *cmd, int argc, char **argv, void *dst, opt_set **r
   int pos;
   *ret_help = false;
   bool ok = scan_args(&s, &pos, e);
+  for (int i = s.at; !ok && i < argc && strcmp(argv[i], "--") != 0; i++) s.help |= strcmp(argv[i], "--help") == 0;
   if (s.help) { /* before faults: who asks for help gets it */
     opt_help(cmd, stdout);
     *ret_help = true;

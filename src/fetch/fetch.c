@@ -96,12 +96,17 @@ static bool is_final(err_code c) { return c == ERR_CANCELLED || c == ERR_IO || c
 static bool try_sources(job *j, const target *t, part *p, err *e) {
   char all[400] = "";
   err_code worst = ERR_NONE;
+  int first = j->first_src < t->f->n_src ? j->first_src : 0;
   for (int i = 0; i < t->f->n_src; i++) {
-    const cat_source *s = &t->f->src[i];
+    int at = (first + i) % t->f->n_src;
+    const cat_source *s = &t->f->src[at];
     char label[512];
     source_name(s, t->f, label);
     err one = {0};
-    if (try_source(j, s, t, p, label, &one)) return true;
+    if (try_source(j, s, t, p, label, &one)) {
+      j->first_src = at;
+      return true;
+    }
     if (is_final(one.code)) {
       if (e) *e = one;
       return err_prefix(e, "%s", t->f->name);

