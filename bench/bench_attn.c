@@ -27,7 +27,7 @@ typedef struct kase {
   int pos0, rows;
 } kase;
 static const kase cases[] = {{0, 512}, {1024, 256}, {8000, 64}, {511, 1}, {2047, 1}, {8191, 1}, {8191, 4}};
-enum { PAGE = 64, COLD_BYTES = 96 << 20 };
+enum { PAGE = 64, COLD_BYTES = 192 << 20 };
 
 typedef struct options {
   const char *isa;
@@ -172,7 +172,9 @@ static void bench_case(const shape *s, const kase *c, const kern_ops *o, pool *p
   size_t bytes = kern_kv_page_bytes(&b.kv) * (size_t)n_pages;
   b.kv.pool = reserve(bytes);
   rng r = rng_new(3);
-  for (size_t i = 0; i < bytes / 2; i++) ((uint16_t *)(void *)b.kv.pool)[i] = (uint16_t)(0x3000 + (rng_u64(&r) & 0x8bff)); /* +-0.13 .. 0.5 */
+  size_t seed = bytes < 1 << 20 ? bytes : 1 << 20;
+  for (size_t i = 0; i < seed / 2; i++) ((uint16_t *)(void *)b.kv.pool)[i] = (uint16_t)(0x3000 + (rng_u64(&r) & 0x8bff)); /* +-0.13 .. 0.5 */
+  for (size_t at = seed; at < bytes; at += seed) memcpy(b.kv.pool + at, b.kv.pool, bytes - at < seed ? bytes - at : seed);
   int32_t *pages = malloc(sizeof *pages * (size_t)n_pages);
   for (int i = 0; i < n_pages; i++) pages[i] = i;
   float *q = malloc(sizeof(float) * (size_t)(c->rows * ld)), *out = malloc(sizeof(float) * (size_t)(c->rows * ld));
