@@ -307,7 +307,7 @@ static bool open_kv(engine *en, err *e) {
   const arch *a = &en->m->arch;
   kern_kv shape = {.type = en->o.kv_f32 ? KERN_KV_F32 : KERN_KV_F16, .n_layer = a->n_layer, .n_kv = a->n_kv, .head_dim = a->head_dim, .page = en->o.page};
   uint64_t page = kern_kv_page_bytes(&shape), budget = en->o.kv_budget;
-  if (!budget) {
+  if (!budget && page) {
     uint64_t four = 4 * (((uint64_t)en->ctx + (uint64_t)en->o.page - 1) / (uint64_t)en->o.page) * page, quarter = os_memory() / 4;
     budget = four < quarter ? four : quarter;
   }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FEW_ROWS = 4, ATT_ROWS = 16, SPLIT_FROM = 2 * KERN_SPLIT, FWD_MAX_THREADS = 256 };
+enum { FEW_ROWS = 4, ATT_ROWS = 32, SPLIT_FROM = 2 * KERN_SPLIT, FWD_MAX_THREADS = 256 };
 
 struct forward {
   const model *m;

@@ -75,6 +75,9 @@ bool kv_init(kv_pool *k, const kern_kv *shape, uint64_t budget, const uint8_t ro
   memset(k, 0, sizeof *k);
   k->kern = *shape;
   k->page_bytes = kern_kv_page_bytes(shape);
+  if (!k->page_bytes)
+    return err_param(e, ERR_UNSUPPORTED, "", "heads of %d in pages of %d tokens: the kernels take even heads up to %d and pages that are multiples of 16",
+      shape->head_dim, shape->page, KERN_HEAD_MAX);
   uint64_t n = budget / k->page_bytes;
   if (n < 1)
     return err_param(e, ERR_INPUT, "kv-budget", "the KV budget of %llu bytes holds no page: one page of %d tokens takes %zu bytes; raise --kv-budget",
@@ -90,7 +93,10 @@ bool kv_init(kv_pool *k, const kern_kv *shape, uint64_t budget, const uint8_t ro
   k->index = malloc(cap * sizeof *k->index);
   k->link = malloc(32 + (size_t)shape->page * sizeof(int32_t));
   void *mem = mmap(NULL, n * k->page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mem != MAP_FAILED) k->kern.pool = mem;
+  if (mem != MAP_FAILED) {
+    k->kern.pool = mem;
+    madvise(mem, n * k->page_bytes, MADV_HUGEPAGE);  /* attention walks it page by page: fewer TLB misses */
+  }
   if (!k->pages || !k->index || !k->link || !k->kern.pool) {
     kv_fini(k);
     return err_set(e, ERR_NOMEM, "cannot reserve %llu bytes for the KV cache: lower --kv-budget", (unsigned long long)(n * k->page_bytes));
