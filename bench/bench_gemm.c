@@ -20,20 +20,40 @@
 #include <immintrin.h>
 #endif
 
-typedef struct shape { const char *model; wtype type; int rows, cols; } shape;
+typedef struct shape {
+  const char *model;
+  wtype type;
+  int rows, cols;
+} shape;
 static const shape shapes[] = {
-  {"smollm2-135m", WT_Q4_1, 576, 576},       {"smollm2-135m", WT_Q4_1, 1536, 576},   {"smollm2-135m", WT_Q4_1, 576, 1536},
-  {"smollm2-135m", WT_Q8_0, 49152, 576},     {"qwen2.5-0.5b", WT_Q5_0, 896, 896},    {"qwen2.5-0.5b", WT_Q5_0, 4864, 896},
-  {"qwen2.5-0.5b", WT_Q4_K, 896, 4864},      {"qwen2.5-0.5b", WT_Q6_K, 896, 4864},   {"qwen2.5-0.5b", WT_Q8_0, 151936, 896},
-  {"qwen2.5-1.5b", WT_Q4_K, 1536, 1536},     {"qwen2.5-1.5b", WT_Q4_K, 8960, 1536},  {"qwen2.5-1.5b", WT_Q6_K, 1536, 8960},
-  {"qwen2.5-1.5b", WT_Q6_K, 151936, 1536},   {"other types", WT_Q4_0, 1536, 1536},   {"other types", WT_Q5_1, 1536, 1536},
-  {"other types", WT_Q5_K, 1536, 1536},      {"other types", WT_F16, 1536, 1536},    {"other types", WT_BF16, 1536, 1536},
-  {"other types", WT_F32, 1536, 1536},
+    {"smollm2-135m", WT_Q4_1, 576, 576},
+    {"smollm2-135m", WT_Q4_1, 1536, 576},
+    {"smollm2-135m", WT_Q4_1, 576, 1536},
+    {"smollm2-135m", WT_Q8_0, 49152, 576},
+    {"qwen2.5-0.5b", WT_Q5_0, 896, 896},
+    {"qwen2.5-0.5b", WT_Q5_0, 4864, 896},
+    {"qwen2.5-0.5b", WT_Q4_K, 896, 4864},
+    {"qwen2.5-0.5b", WT_Q6_K, 896, 4864},
+    {"qwen2.5-0.5b", WT_Q8_0, 151936, 896},
+    {"qwen2.5-1.5b", WT_Q4_K, 1536, 1536},
+    {"qwen2.5-1.5b", WT_Q4_K, 8960, 1536},
+    {"qwen2.5-1.5b", WT_Q6_K, 1536, 8960},
+    {"qwen2.5-1.5b", WT_Q6_K, 151936, 1536},
+    {"other types", WT_Q4_0, 1536, 1536},
+    {"other types", WT_Q5_1, 1536, 1536},
+    {"other types", WT_Q5_K, 1536, 1536},
+    {"other types", WT_F16, 1536, 1536},
+    {"other types", WT_BF16, 1536, 1536},
+    {"other types", WT_F32, 1536, 1536},
 };
 static const int column_counts[] = {1, 4, 8, 16, 64, 256, 512};
 enum { MAX_COLUMNS = 512, COLD_BYTES = 160 << 20, WINDOW_BYTES = 16 << 20 };
 
-typedef struct options { const char *isa, *type; int threads, columns; double seconds; } options;
+typedef struct options {
+  const char *isa, *type;
+  int threads, columns;
+  double seconds;
+} options;
 
 static void *reserve(size_t n) {
   void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -47,7 +67,13 @@ static void *reserve(size_t n) {
 
 /* ---- limits ------------------------------------------------------------------------------------------------------------------------- */
 
-typedef struct limit_job { const uint8_t *mem; size_t bytes; long rounds; int kind; volatile uint64_t sink[64]; } limit_job;
+typedef struct limit_job {
+  const uint8_t *mem;
+  size_t bytes;
+  long rounds;
+  int kind;
+  volatile uint64_t sink[64];
+} limit_job;
 enum { LIMIT_READ, LIMIT_DOT };
 
 #if defined(__x86_64__)
@@ -67,10 +93,10 @@ __attribute__((target("avx2"))) static uint64_t read_all(const uint8_t *p, size_
 }
 
 /* Twelve independent chains of the instruction a table multiplies with. */
-#define CHAINS(insn, reg)                                                                                                                        \
-  for (long r = 0; r < rounds; r++)                                                                                                              \
-    __asm__ volatile(insn(0) insn(1) insn(2) insn(3) insn(4) insn(5) insn(6) insn(7) insn(8) insn(9) insn(10) insn(11) ::: \
-        reg "0", reg "1", reg "2", reg "3", reg "4", reg "5", reg "6", reg "7", reg "8", reg "9", reg "10", reg "11")
+#define CHAINS(insn, reg)                                                                                                                            \
+  for (long r = 0; r < rounds; r++)                                                                                                                  \
+  __asm__ volatile(insn(0) insn(1) insn(2) insn(3) insn(4) insn(5) insn(6) insn(7) insn(8) insn(9) insn(10) insn(11)::                               \
+                       : reg "0", reg "1", reg "2", reg "3", reg "4", reg "5", reg "6", reg "7", reg "8", reg "9", reg "10", reg "11")
 #define DOT_VNNI(i) "vpdpbusd %%zmm13,%%zmm14,%%zmm" #i "\n\t"
 #define DOT_MADDUBS(i) "vpmaddubsw %%ymm13,%%ymm14,%%ymm" #i "\n\t"
 static void dot_vnni(long rounds) { CHAINS(DOT_VNNI, "xmm"); }
@@ -137,7 +163,7 @@ static double limit_dot(pool *p, double seconds) {
 typedef struct bench {
   const kern_ops *ops;
   kern_mat w;
-  uint8_t *copies;      /* n_copy packed weights side by side */
+  uint8_t *copies; /* n_copy packed weights side by side */
   const uint8_t *src;
   size_t bytes, src_bytes;
   int n_copy, n, next;
@@ -239,7 +265,7 @@ static void bench_shape(const shape *s, const kern_ops *ops, pool *p, const opti
     for (int i = 0; i < MAX_COLUMNS; i++) ops->act_quant(&b.act, i, b.x + (size_t)i * (size_t)s->cols);
 
   printf("%s %s %dx%d  %.1f MB, packed %.3f x the file's bytes at %.1f GB/s\n", s->model, info->name, s->rows, s->cols, (double)b.bytes / 1e6,
-    (double)b.bytes / (double)b.src_bytes, (double)b.src_bytes / pack / 1e9);
+      (double)b.bytes / (double)b.src_bytes, (double)b.src_bytes / pack / 1e9);
   for (size_t i = 0; i < sizeof column_counts / sizeof *column_counts; i++) {
     b.n = column_counts[i];
     if (o->columns && o->columns != b.n) continue;
@@ -247,11 +273,12 @@ static void bench_shape(const shape *s, const kern_ops *ops, pool *p, const opti
     double t = time_product(p, &b, o->seconds), gb = (double)b.bytes / t, ops_s = 2.0 * b.n * s->rows * s->cols / t;
     *read_limit = larger(*read_limit, limit_read(p, b.copies, total, o->seconds / 4));
     *dot_limit = larger(*dot_limit, limit_dot(p, o->seconds / 4));
-    printf("  n %4d  %9.3f ms  %7.2f GB/s %5.1f %% of read  %8.1f GOP/s %5.1f %% of dot\n", b.n, t * 1e3, gb / 1e9, 100 * gb / *read_limit, ops_s / 1e9,
-      *dot_limit > 0 ? 100 * ops_s / *dot_limit : 0.0);
+    printf("  n %4d  %9.3f ms  %7.2f GB/s %5.1f %% of read  %8.1f GOP/s %5.1f %% of dot\n", b.n, t * 1e3, gb / 1e9, 100 * gb / *read_limit,
+        ops_s / 1e9, *dot_limit > 0 ? 100 * ops_s / *dot_limit : 0.0);
     fflush(stdout);
   }
-  munmap(src, b.src_bytes), munmap(b.copies, total), munmap(b.x, x_bytes), munmap(b.y, y_bytes), munmap(act_mem, kern_act_bytes(s->cols, MAX_COLUMNS));
+  munmap(src, b.src_bytes), munmap(b.copies, total), munmap(b.x, x_bytes), munmap(b.y, y_bytes),
+      munmap(act_mem, kern_act_bytes(s->cols, MAX_COLUMNS));
 }
 
 static bool parse(int argc, char **argv, options *o) {
@@ -288,7 +315,8 @@ int main(int argc, char **argv) {
   memset(mem, 1, COLD_BYTES);
   double read_limit = limit_read(p, mem, COLD_BYTES, 2 * o.seconds), dot_limit = limit_dot(p, 2 * o.seconds);
   munmap(mem, COLD_BYTES);
-  printf("%s (%s), %d threads; read %.1f GB/s, integer dot product %.0f GOP/s\n", ops->name, ops->units, o.threads, read_limit / 1e9, dot_limit / 1e9);
+  printf(
+      "%s (%s), %d threads; read %.1f GB/s, integer dot product %.0f GOP/s\n", ops->name, ops->units, o.threads, read_limit / 1e9, dot_limit / 1e9);
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
     if (!o.type || !strcmp(o.type, wtype_lookup((uint32_t)shapes[i].type)->name)) bench_shape(&shapes[i], ops, p, &o, &read_limit, &dot_limit);
   printf("limits, best seen: read %.1f GB/s, integer dot product %.0f GOP/s\n", read_limit / 1e9, dot_limit / 1e9);

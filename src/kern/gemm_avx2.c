@@ -12,7 +12,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { HALF = 8 };   /* rows in a register */
+enum { HALF = 8 }; /* rows in a register */
 
 /* ---- activations ------------------------------------------------------------------------------------------------------------------ */
 
@@ -54,10 +54,10 @@ INLINE void act_block(const float *x, int8_t *q, float *d, float *s, int32_t *z)
 /* ---- one packed block of 32 along K, eight of its rows -------------------------------------------------------------------------------- */
 
 typedef struct block {
-  __m256i w[8];     /* w[g]: k = 4g .. 4g+3 of each row; unsigned, for 8 bits signed */
-  __m256i size[8];  /* 8 bits: magnitudes of w */
+  __m256i w[8];    /* w[g]: k = 4g .. 4g+3 of each row; unsigned, for 8 bits signed */
+  __m256i size[8]; /* 8 bits: magnitudes of w */
   __m256 d, m;
-  __m256i sc[2];    /* SCALE_6K */
+  __m256i sc[2]; /* SCALE_6K */
 } block;
 
 INLINE __m256i load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
@@ -124,12 +124,6 @@ INLINE void load_scales(gemm_scale kind, const uint8_t *scales, int b, int half,
   }
 }
 
-INLINE void prefetch_block(int bits, gemm_scale kind, const uint8_t *panel, int b) {
-  const char *at = (const char *)panel + gemm_about_at(bits, kind, b) + GEMM_AHEAD;
-#pragma GCC unroll 9
-  for (int i = 0; i <= bits; i++) _mm_prefetch(at + 64 * i, _MM_HINT_T0);
-}
-
 /* ---- int8 activations ------------------------------------------------------------------------------------------------------------------- */
 
 /* Pair sums of quad g, 16 bits. */
@@ -176,7 +170,7 @@ INLINE void tile_q8(int bits, int zero, gemm_scale kind, const uint8_t *panel, i
   memset(out, 0, (size_t)c->n * KERN_PANEL * sizeof *out);
   for (int b = 0; b < k / KERN_BLOCK; b++) {
     const uint8_t *quants = panel + gemm_quants_at(bits, kind, b);
-    prefetch_block(bits, kind, panel, b);
+    gemm_prefetch(bits, kind, panel, b);
     for (int half = 0; half < 2; half++) {
       block o;
       load_quants(bits, quants + 32 * half, &o);

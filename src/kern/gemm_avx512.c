@@ -39,9 +39,9 @@ INLINE void act_block(const float *x, int8_t *q, float *d, float *s, int32_t *z)
 /* ---- one packed block of 32 along K --------------------------------------------------------------------------------------------------- */
 
 typedef struct block {
-  __m512i w[8];        /* w[g]: k = 4g .. 4g+3 of each row, unsigned */
+  __m512i w[8]; /* w[g]: k = 4g .. 4g+3 of each row, unsigned */
   __m512 d, m;
-  __m512i sc[2];       /* SCALE_6K */
+  __m512i sc[2]; /* SCALE_6K */
 } block;
 
 INLINE __m512i load(const uint8_t *p) { return _mm512_loadu_si512(p); }
@@ -102,12 +102,6 @@ INLINE void load_scales(gemm_scale kind, const uint8_t *scales, int b, block *o)
   }
 }
 
-INLINE void prefetch_block(int bits, gemm_scale kind, const uint8_t *panel, int b) {
-  const char *at = (const char *)panel + gemm_about_at(bits, kind, b) + GEMM_AHEAD;
-#pragma GCC unroll 9
-  for (int i = 0; i <= bits; i++) _mm_prefetch(at + 64 * i, _MM_HINT_T0);
-}
-
 /* ---- int8 activations ------------------------------------------------------------------------------------------------------------------- */
 
 INLINE __m512i quad(const int8_t *q) {
@@ -143,7 +137,7 @@ INLINE void few_columns(int bits, int zero, gemm_scale kind, const uint8_t *pane
   for (int b = 0; b < k / KERN_BLOCK; b++) {
     block o;
     const uint8_t *q = panel + gemm_quants_at(bits, kind, b);
-    prefetch_block(bits, kind, panel, b);
+    gemm_prefetch(bits, kind, panel, b);
     load_quants(bits, q, &o);
     load_scales(kind, panel + gemm_scales_at(bits, kind, b), b, &o);
 #pragma GCC unroll 4
@@ -175,7 +169,7 @@ INLINE void many_columns(int bits, int zero, gemm_scale kind, const uint8_t *pan
   for (int b = 0; b < k / KERN_BLOCK; b++) {
     block o;
     const uint8_t *q = panel + gemm_quants_at(bits, kind, b);
-    prefetch_block(bits, kind, panel, b);
+    gemm_prefetch(bits, kind, panel, b);
     load_quants(bits, q, &o);
     load_scales(kind, panel + gemm_scales_at(bits, kind, b), b, &o);
     int i = 0;

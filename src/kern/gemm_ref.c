@@ -56,7 +56,10 @@ INLINE void block_quants(int bits, const uint8_t *q, uint8_t u[KERN_BLOCK][KERN_
 }
 
 /* Its scales. value = d * (u - zero) + m; for SCALE_6K d is per 256 and sc the two integer scales of the halves. */
-typedef struct block_scales { float d[KERN_PANEL], m[KERN_PANEL]; int32_t sc[2][KERN_PANEL]; } block_scales;
+typedef struct block_scales {
+  float d[KERN_PANEL], m[KERN_PANEL];
+  int32_t sc[2][KERN_PANEL];
+} block_scales;
 
 INLINE void block_scale(gemm_scale kind, const uint8_t *scales, int b, block_scales *o) {
   for (int r = 0; r < KERN_PANEL; r++) {
@@ -86,8 +89,8 @@ INLINE void block_scale(gemm_scale kind, const uint8_t *scales, int b, block_sca
 
 /* ---- int8 activations ------------------------------------------------------------------------------------------------------------------- */
 
-INLINE void block_column(int zero, gemm_scale kind, const uint8_t u[KERN_BLOCK][KERN_PANEL], const block_scales *s, const gemm_cols *c, int i, int b,
-  float *acc) {
+INLINE void block_column(
+    int zero, gemm_scale kind, const uint8_t u[KERN_BLOCK][KERN_PANEL], const block_scales *s, const gemm_cols *c, int i, int b, float *acc) {
   const int8_t *q = c->q + (size_t)i * c->ldq + 32 * (size_t)b;
   const int32_t *z = c->z + (size_t)i * c->ldz + 2 * (size_t)b;
   float d = c->d[(size_t)i * c->ldd + (size_t)b], sum = c->s[(size_t)i * c->ldd + (size_t)b];

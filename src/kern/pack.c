@@ -9,9 +9,17 @@
 #include <string.h>
 
 static const gemm_layout layouts[] = {
-  {WT_F32, 32, 0, SCALE_NONE, 1, 4},  {WT_F16, 16, 0, SCALE_NONE, 1, 2}, {WT_BF16, 16, 0, SCALE_NONE, 1, 2}, {WT_Q4_0, 4, 8, SCALE_D, 32, 18},
-  {WT_Q4_1, 4, 0, SCALE_DM, 32, 20},  {WT_Q5_0, 5, 16, SCALE_D, 32, 22}, {WT_Q5_1, 5, 0, SCALE_DM, 32, 24},  {WT_Q8_0, 8, 128, SCALE_D, 32, 34},
-  {WT_Q4_K, 4, 0, SCALE_K, 256, 144}, {WT_Q5_K, 5, 0, SCALE_K, 256, 176}, {WT_Q6_K, 6, 32, SCALE_6K, 256, 210},
+    {WT_F32, 32, 0, SCALE_NONE, 1, 4},
+    {WT_F16, 16, 0, SCALE_NONE, 1, 2},
+    {WT_BF16, 16, 0, SCALE_NONE, 1, 2},
+    {WT_Q4_0, 4, 8, SCALE_D, 32, 18},
+    {WT_Q4_1, 4, 0, SCALE_DM, 32, 20},
+    {WT_Q5_0, 5, 16, SCALE_D, 32, 22},
+    {WT_Q5_1, 5, 0, SCALE_DM, 32, 24},
+    {WT_Q8_0, 8, 128, SCALE_D, 32, 34},
+    {WT_Q4_K, 4, 0, SCALE_K, 256, 144},
+    {WT_Q5_K, 5, 0, SCALE_K, 256, 176},
+    {WT_Q6_K, 6, 32, SCALE_6K, 256, 210},
 };
 
 const gemm_layout *gemm_layout_of(wtype t) {
@@ -182,7 +190,7 @@ static void lane_q6_k(uint8_t *q, uint8_t *s, int r, const uint8_t *p) {
 typedef void lane_fn(uint8_t *q, uint8_t *s, int r, const uint8_t *p);
 
 static inline __attribute__((always_inline)) void pack_panel(
-  uint8_t *panel, const uint8_t *src, int n_row, int cols, int bits, gemm_scale kind, int block, int bytes, lane_fn *lane) {
+    uint8_t *panel, const uint8_t *src, int n_row, int cols, int bits, gemm_scale kind, int block, int bytes, lane_fn *lane) {
   int n_block = cols / block;
   size_t row_bytes = (size_t)n_block * (size_t)bytes;
   for (int i = 0; i < n_block; i++) {
@@ -196,7 +204,8 @@ static inline __attribute__((always_inline)) void pack_panel(
 
 static void pack_floats(uint8_t *panel, const uint8_t *src, int n_row, int cols, size_t size) {
   for (int r = 0; r < n_row; r++)
-    for (int k = 0; k < cols; k++) memcpy(panel + ((size_t)k * KERN_PANEL + (size_t)r) * size, src + ((size_t)r * (size_t)cols + (size_t)k) * size, size);
+    for (int k = 0; k < cols; k++)
+      memcpy(panel + ((size_t)k * KERN_PANEL + (size_t)r) * size, src + ((size_t)r * (size_t)cols + (size_t)k) * size, size);
 }
 
 static void pack_one(wtype t, uint8_t *panel, const uint8_t *src, int n_row, int cols) {
@@ -246,7 +255,9 @@ kern_act_mode kern_wants(wtype t) {
   return l && l->scale != SCALE_NONE ? KERN_ACT_Q8 : KERN_ACT_F32;
 }
 
-typedef struct act_shape { size_t q, d, s, z, total; } act_shape;
+typedef struct act_shape {
+  size_t q, d, s, z, total;
+} act_shape;
 
 static act_shape act_shape_of(int k, int cap) {
   size_t n = (size_t)cap, blocks = ((size_t)k + KERN_BLOCK - 1) / KERN_BLOCK;

@@ -52,7 +52,7 @@ typedef struct gemm_case {
   size_t row_bytes, src_bytes;
   uint8_t *src;
   int n;
-  float *x;         /* [n, cols] */
+  float *x; /* [n, cols] */
   kern_act act;
   void *act_mem;
 } gemm_case;
@@ -83,9 +83,7 @@ static inline void case_init(gemm_case *c, rng *r, wtype t, int rows, int cols, 
   c->act.ldx = cols;
 }
 
-static inline void case_fini(gemm_case *c) {
-  free(c->src), free(c->w.data), free(c->x), free(c->act_mem);
-}
+static inline void case_fini(gemm_case *c) { free(c->src), free(c->w.data), free(c->x), free(c->act_mem); }
 
 static inline void case_quantise(gemm_case *c, const kern_ops *ops) {
   if (kern_wants(c->w.type) == KERN_ACT_Q8)

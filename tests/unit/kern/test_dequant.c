@@ -2,7 +2,10 @@
 #include "gemm_check.h"
 #include <stdio.h>
 
-typedef struct golden { uint8_t *bytes; size_t size, at; } golden;
+typedef struct golden {
+  uint8_t *bytes;
+  size_t size, at;
+} golden;
 
 static uint32_t take32(golden *g) {
   uint32_t v;
@@ -54,7 +57,8 @@ static void visit_equal(wtype t, const uint8_t *raw, const uint8_t *want, uint32
 }
 static void test_equal(void **state) { each_type(*state, visit_equal); }
 
-/* The comparison can fail: with a scale of one, hardly any bit of a block may be changed without changing its values (a 6-bit scale of 0 hides its quants). */
+/* The comparison can fail: with a scale of one, hardly any bit of a block may be changed without changing its values (a 6-bit scale of 0 hides its
+ * quants). */
 static void visit_bits(wtype t, const uint8_t *raw, const uint8_t *want, uint32_t n) {
   const wtype_info *info = wtype_lookup((uint32_t)t);
   size_t block = (size_t)info->bytes, changed = 0;

@@ -99,28 +99,46 @@ static void test_tables_agree(void **state) {
   each_case(5, check_tables);
 }
 
-/* The least and the largest quants and scales against activations of +-127: where 16-bit sums would saturate. */
+/* Activations whose quants are +-127 or 0, in patterns that add up or cancel within a pair, a quad or a half block. */
+static float extreme_at(int kind, int k) {
+  static const int period[] = {0, 1, 2, 4, 16};
+  if (kind == 0) return 0.0f;
+  return kind == 1 || k / period[kind - 1] % 2 ? 127.0f : -127.0f;
+}
+enum { N_EXTREME = 6 };
+
+/* +-127 and 0 are quantised exactly, so only F32 rounding may stand between the product and the sum in double precision. */
+static void check_exact(gemm_case *c) {
+  float *y = case_product(c, table_ref(), KERN_ACT_Q8), *w = malloc((size_t)c->w.cols * sizeof *w);
+  assert_non_null(w);
+  for (int o = 0; o < c->w.rows; o++) {
+    double sum = 0, size = 0;
+    assert_true(dequant_row(c->w.type, c->src + (size_t)o * c->row_bytes, c->w.cols, w));
+    for (int k = 0; k < c->w.cols; k++) sum += (double)w[k] * (double)c->x[k], size += fabs((double)w[k] * (double)c->x[k]);
+    assert_true(fabs(sum - (double)y[o]) <= 1e-5 * size);
+  }
+  free(y), free(w);
+}
+
+/* The least and the largest quants and scales: where 16-bit sums would saturate and 24-bit integers end. */
 static void test_extremes(void **state) {
   (void)state;
   rng r = rng_new(7);
   for (int t = 3; t < N_ALL; t++)
-    for (int how = FILL_ZERO; how <= FILL_ONES; how++)
-      for (int kind = 0; kind < 5; kind++) {
-        gemm_case c;
-        case_init(&c, &r, all_types[t], 17, 512, 6, (fill)how);
-        for (int i = 0; i < c.n * c.w.cols; i++) c.x[i] = kind == 0 ? 127.0f : kind == 1 ? -127.0f : kind == 2 ? (i % 2 ? 127.0f : -127.0f) : kind == 3 ? (i / 16 % 2 ? 127.0f : -127.0f) : 0.0f;
-        check_tables(&c, KERN_ACT_Q8);
-        float *y = case_product(&c, table_ref(), KERN_ACT_Q8), *row = malloc(512 * sizeof *row);
-        assert_non_null(row);
-        for (int o = 0; o < c.w.rows; o++) { /* +-127 and 0 are quantised exactly: only F32 rounding is left */
-          double sum = 0, size = 0;
-          assert_true(dequant_row(c.w.type, c.src + (size_t)o * c.row_bytes, 512, row));
-          for (int k = 0; k < 512; k++) sum += (double)row[k] * (double)c.x[k], size += fabs((double)row[k] * (double)c.x[k]);
-          assert_true(fabs(sum - (double)y[o]) <= 1e-5 * size);
-        }
-        free(y), free(row);
-        case_fini(&c);
+    for (int how = FILL_ZERO; how <= FILL_ONES; how++) {
+      gemm_case c;
+      case_init(&c, &r, all_types[t], 17, 512, 6, (fill)how);
+      if (all_types[t] == WT_Q6_K) { /* scales of -128 beside quants of -32 or 31 */
+        for (size_t i = 0; i < c.src_bytes; i += 210) memset(c.src + i + 192, 0x80, 16);
+        kern_pack(&c.w, c.src, 0, kern_panels(17));
       }
+      for (int kind = 0; kind < N_EXTREME; kind++) {
+        for (int i = 0; i < c.n * c.w.cols; i++) c.x[i] = extreme_at(kind, i);
+        check_tables(&c, KERN_ACT_Q8);
+        check_exact(&c);
+      }
+      case_fini(&c);
+    }
 }
 
 /* ---- law 1 ----------------------------------------------------------------------------------------------------------------------------------- */
@@ -138,8 +156,8 @@ static void check_row_alone(gemm_case *c, kern_act_mode mode) {
         (*ops)->gemm(&c->w, &c->act, counts[i], 0, cut, y, ld);
         for (int n = 0; n < counts[i]; n++) {
           if (!same_floats(y + n * ld, want + n * c->w.rows, (size_t)c->w.rows))
-            fail_msg("%s: row %d differs with %d rows in the call, split %d: %s %d x %d", (*ops)->name, n, counts[i], split, wtype_lookup(c->w.type)->name,
-              c->w.rows, c->w.cols);
+            fail_msg("%s: row %d differs with %d rows in the call, split %d: %s %d x %d", (*ops)->name, n, counts[i], split,
+                wtype_lookup(c->w.type)->name, c->w.rows, c->w.cols);
           for (int j = c->w.rows; j < ld; j++) assert_true(y[n * ld + j] == -7.0f); /* nothing beyond the row is touched */
         }
         for (int j = counts[i] * ld; j < MAX_N * ld; j++) assert_true(y[j] == -7.0f);
@@ -260,8 +278,14 @@ static void test_nan_spreads(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_act_quant),   cmocka_unit_test(test_tables_agree),  cmocka_unit_test(test_extremes), cmocka_unit_test(test_row_alone),
-    cmocka_unit_test(test_many_columns), cmocka_unit_test(test_order_matters), cmocka_unit_test(test_values),   cmocka_unit_test(test_nan_spreads),
+      cmocka_unit_test(test_act_quant),
+      cmocka_unit_test(test_tables_agree),
+      cmocka_unit_test(test_extremes),
+      cmocka_unit_test(test_row_alone),
+      cmocka_unit_test(test_many_columns),
+      cmocka_unit_test(test_order_matters),
+      cmocka_unit_test(test_values),
+      cmocka_unit_test(test_nan_spreads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,9 @@
 
 /* ---- the oracle ------------------------------------------------------------------------------------------------------------------------ */
 
-typedef struct layout { int bits, block, group, scales; } layout; /* block: the file's; group: packed blocks of 32; scales: their bytes */
+typedef struct layout {
+  int bits, block, group, scales;
+} layout; /* block: the file's; group: packed blocks of 32; scales: their bytes */
 
 static layout layout_of(wtype t) {
   switch (t) {
@@ -54,7 +56,9 @@ static void k_scale(const uint8_t *s, int j, int *sc, int *m) {
 /* The scales of file block p, which is block `of` of its group, for row r. */
 static void place_scales(wtype t, uint8_t *s, int of, int r, const uint8_t *p) {
   switch (t) {
-  case WT_Q4_0: case WT_Q5_0: case WT_Q8_0: memcpy(s + 32 * of + 2 * r, p, 2); break;
+  case WT_Q4_0:
+  case WT_Q5_0:
+  case WT_Q8_0: memcpy(s + 32 * of + 2 * r, p, 2); break;
   case WT_Q6_K:
     memcpy(s + 2 * r, p + 208, 2);
     for (int i = 0; i < 16; i++) s[32 + 16 * i + r] = p[192 + i];
