@@ -181,7 +181,7 @@ static void test_damage(void **state) {
     assert_false(get("first", &out, &e));
     assert_true(e.msg[0]);
   }
-  for (int i = 0; i < 3000; i++) {
+  for (int i = 0; i < 1200; i++) {
     char *p = malloc(z.n);
     memcpy(p, z.p, z.n);
     for (uint64_t k = 1 + rng_below(&r, 3); k; k--) p[rng_below(&r, z.n)] = (char)rng_u64(&r);
