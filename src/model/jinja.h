@@ -83,7 +83,7 @@ typedef struct jj_range { int64_t start, stop, step, n; } jj_range;
 typedef struct jj_cycler { jj_val *v; size_t n, pos; bool used; } jj_cycler; /* JOINER: v[0] is the separator */
 
 struct jj_iter {
-  int (*next)(jj_rt *rt, jj_iter *it, jj_val *ret); /* 1 an item, 0 the end, -1 failed */
+  int (*next)(jj_rt *rt, jj_iter *it, jj_val *ret); /* 1 an item; 0 the end, -1 failed: *ret is then anything */
   jj_val src;
   size_t i;
   jj_iter *in;         /* what this one reads from */

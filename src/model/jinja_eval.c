@@ -398,7 +398,11 @@ static jj_iter *loop_iter(env *x, const jj_for *f, jj_val over) {
 }
 
 static int loop_peek(jj_rt *rt, jj_loop *lo) {
-  return lo->after.tag != J_MISSING ? 1 : jj_next(rt, lo->it, &lo->after);
+  jj_val v;
+  if (lo->after.tag != J_MISSING) return 1;
+  int r = jj_next(rt, lo->it, &v);
+  if (r > 0) lo->after = v;
+  return r;
 }
 
 static int loop_next(jj_rt *rt, jj_loop *lo) {

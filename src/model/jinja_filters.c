@@ -192,14 +192,16 @@ static bool f_center(jj_rt *rt, jj_call *c, jj_val *ret) {
 static bool f_truncate(jj_rt *rt, jj_call *c, jj_val *ret) {
   static jj_str dots = {.p = "...", .n = 3, .len = 3, .trust = JT_NO};
   int64_t length, leeway;
-  if (c->self.tag != J_STR) return jj_fail(rt, "truncate needs a string, not a %s", jj_type_name(c->self));
+  size_t len;
+  if (!jj_len(rt, c->self, &len)) return false;
   if (!want_int(rt, c, 0, 255, &length) || (!jj_is_none(c->a[3]) && !want_int(rt, c, 3, 5, &leeway))) return false;
   if (jj_is_none(c->a[3])) leeway = 5;
   if (c->a[2].tag != J_MISSING && c->a[2].tag != J_STR) return jj_fail(rt, "truncate: the end must be a string, not a %s", jj_type_name(c->a[2]));
-  jj_str *s = c->self.s, *end = c->a[2].tag == J_STR ? c->a[2].s : &dots;
+  jj_str *s = c->self.tag == J_STR ? c->self.s : NULL, *end = c->a[2].tag == J_STR ? c->a[2].s : &dots;
   int64_t keep = length - (int64_t)jj_str_len(end);
   if (keep < 0 || leeway < 0) return jj_fail(rt, "truncate: the length must be at least that of the end text, and the leeway not negative");
-  if (leeway > INT64_MAX - length || (int64_t)jj_str_len(s) <= length + leeway) { *ret = c->self; return true; }
+  if (leeway > INT64_MAX - length || (int64_t)len <= length + leeway) { *ret = c->self; return true; }
+  if (c->self.tag != J_STR) return jj_fail(rt, "truncate needs a string, not a %s", jj_type_name(c->self));
   size_t n = jj_str_at(s, (size_t)keep);
   if (!jj_truth(c->a[1])) { /* drop the word that was cut */
     size_t cut = n;

@@ -158,13 +158,13 @@ static bool case_ignorable(uint32_t cp) {
          cp == 0x2024 || cp == 0x2027 || cp == 0xFE13 || cp == 0xFE52 || cp == 0xFE55 || cp == 0xFF07 || cp == 0xFF0E || cp == 0xFF1A;
 }
 
-/* Capital sigma becomes the final form at the end of a word. */
-static bool final_sigma(str s, size_t at, int n) {
+/* Capital sigma becomes the final form at the end of a word. from: where the text that counts begins. */
+static bool final_sigma(str s, size_t from, size_t at, int n) {
   const char *end = s.p + s.n, *p = s.p + at;
   int l;
   bool before = false;
-  while (p > s.p) {
-    uint32_t cp = jj_cp_back(s.p, p, &l);
+  while (p > s.p + from) {
+    uint32_t cp = jj_cp_back(s.p + from, p, &l);
     p -= l;
     if (case_ignorable(cp)) continue;
     before = jj_is_cased(cp);
@@ -177,9 +177,9 @@ static bool final_sigma(str s, size_t at, int n) {
   return before;
 }
 
-static int lower_cp(str s, size_t at, int n, uint32_t cp, uint32_t out[3]) {
+static int lower_cp(str s, size_t from, size_t at, int n, uint32_t cp, uint32_t out[3]) {
   if (cp == 0x130) { out[0] = 'i'; out[1] = 0x307; return 2; }
-  if (cp == 0x3A3) out[0] = final_sigma(s, at, n) ? 0x3C2 : 0x3C3;
+  if (cp == 0x3A3) out[0] = final_sigma(s, from, at, n) ? 0x3C2 : 0x3C3;
   else out[0] = (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp);
   return 1;
 }
@@ -199,6 +199,7 @@ bool jj_recase(jj_rt *rt, const jj_str *s, jj_case how, jj_val *ret) {
   jj_out o = {0};
   str v = jj_view(s);
   bool ok = jj_spend(rt, s->n / 8), start = true, cased = false;
+  size_t from = 0; /* the title filter lowers each word without its first letter, as a text of its own */
   for (size_t i = 0; ok && i < v.n;) {
     int l;
     uint32_t cp = jj_cp(v.p + i, v.p + v.n, &l), out[3];
@@ -208,8 +209,9 @@ bool jj_recase(jj_rt *rt, const jj_str *s, jj_case how, jj_val *ret) {
     if (how == CASE_UPPER || (how == CASE_SWAP && jj_is_lower(cp)) || (how == CASE_WORDS && start)) n = upper_cp(cp, out);
     else if (how == CASE_FOLD) n = fold_cp(cp, out);
     else if (how == CASE_SWAP && !jj_is_upper(cp)) { out[0] = cp; n = 1; }
-    else n = title ? title_cp(cp, out) : lower_cp(v, i, l, cp, out);
+    else n = title ? title_cp(cp, out) : lower_cp(v, from, i, l, cp, out);
     for (int k = 0; ok && k < n; k++) ok = jj_put_cp(rt, &o, out[k], trust);
+    if (how == CASE_WORDS && start) from = i + (size_t)l;
     start = word_gap(cp);
     cased = jj_is_cased(cp);
     i += (size_t)l;
