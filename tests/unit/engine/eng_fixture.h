@@ -78,8 +78,8 @@ static inline void fix_reply_free(fix_reply *r) {
   free(r);
 }
 
-static inline eng_req fix_req(const int32_t *tok, int n, int max_tokens, uint64_t seed) {
-  eng_req q = {.tokens = tok, .n_tokens = n, .max_tokens = max_tokens, .top_logprobs = 0, .prompt_logprobs = -1, .ignore_eos = true, .keep_special = true};
+static inline eng_req fix_req(const int32_t *ids, int n, int max_tokens, uint64_t seed) {
+  eng_req q = {.tokens = ids, .n_tokens = n, .max_tokens = max_tokens, .top_logprobs = 0, .prompt_logprobs = -1, .ignore_eos = true, .keep_special = true};
   eng_sampling_default(&q.s, NULL);
   q.s.seed = seed;
   return q;

@@ -8,73 +8,73 @@ enum { N = 300 };   /* crosses the attention split at 256 */
 
 static model *fmodel, *qmodel;   /* F32 weights (a K-order fault can be planted), quantised weights */
 
-static float *logits_of(engine *en, const int32_t *tok, int n, int chunk) {
+static float *logits_of(engine *en, const int32_t *ids, int n, int chunk) {
   err e = {0};
   int vocab = fmodel->arch.vocab > qmodel->arch.vocab ? fmodel->arch.vocab : qmodel->arch.vocab;
   float *l = calloc((size_t)n * (size_t)vocab, sizeof *l);
-  if (!engine_logits(en, tok, n, chunk, l, &e)) fail_msg("%s", e.msg);
+  if (!engine_logits(en, ids, n, chunk, l, &e)) fail_msg("%s", e.msg);
   return l;
 }
 
 /* Do the logits of m agree bit for bit with `want` under these options and chunk? */
-static bool agree(const model *m, eng_opts o, int chunk, const int32_t *tok, const float *want) {
+static bool agree(const model *m, eng_opts o, int chunk, const int32_t *ids, const float *want) {
   engine *en = fix_engine(m, o);
-  float *got = logits_of(en, tok, N, chunk);
+  float *got = logits_of(en, ids, N, chunk);
   bool same = memcmp(got, want, (size_t)N * (size_t)m->arch.vocab * sizeof *got) == 0;
   free(got);
   engine_close(en);
   return same;
 }
 
-static float *baseline(const model *m, eng_opts o, const int32_t *tok) {
+static float *baseline(const model *m, eng_opts o, const int32_t *ids) {
   o.threads = 1;
   engine *en = fix_engine(m, o);
-  float *l = logits_of(en, tok, N, 0);
+  float *l = logits_of(en, ids, N, 0);
   engine_close(en);
   return l;
 }
 
-static void each_model(void (*f)(const model *m, const kern_ops *ops, const int32_t *tok, const float *want)) {
+static void each_model(void (*f)(const model *m, const kern_ops *ops, const int32_t *ids, const float *want)) {
   const model *ms[] = {fmodel, qmodel};
   for (int i = 0; i < 2; i++)
     for (const kern_ops *const *t = kern_tables(); *t; t++) {
       if (!(*t)->usable()) continue;
-      int32_t tok[N];
-      fix_tokens(ms[i], tok, N, i);
-      float *want = baseline(ms[i], (eng_opts){.ops = *t}, tok);
-      f(ms[i], *t, tok, want);
+      int32_t ids[N];
+      fix_tokens(ms[i], ids, N, i);
+      float *want = baseline(ms[i], (eng_opts){.ops = *t}, ids);
+      f(ms[i], *t, ids, want);
       free(want);
     }
 }
 
-static void check_threads(const model *m, const kern_ops *ops, const int32_t *tok, const float *want) {
-  for (int th = 2; th <= 3; th++) assert_true(agree(m, (eng_opts){.ops = ops, .threads = th}, 0, tok, want));
+static void check_threads(const model *m, const kern_ops *ops, const int32_t *ids, const float *want) {
+  for (int th = 2; th <= 3; th++) assert_true(agree(m, (eng_opts){.ops = ops, .threads = th}, 0, ids, want));
 }
 static void test_threads(void **st) { (void)st; each_model(check_threads); }
 
-static void check_chunks(const model *m, const kern_ops *ops, const int32_t *tok, const float *want) {
+static void check_chunks(const model *m, const kern_ops *ops, const int32_t *ids, const float *want) {
   static const int chunks[] = {1, 3, 7, 64, 255};
-  for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) assert_true(agree(m, (eng_opts){.ops = ops, .threads = 2}, chunks[i], tok, want));
+  for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) assert_true(agree(m, (eng_opts){.ops = ops, .threads = 2}, chunks[i], ids, want));
 }
 static void test_chunks(void **st) { (void)st; each_model(check_chunks); }
 
-static void check_pages(const model *m, const kern_ops *ops, const int32_t *tok, const float *want) {
+static void check_pages(const model *m, const kern_ops *ops, const int32_t *ids, const float *want) {
   static const int pages[] = {32, 48, 512};
   for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
-    assert_true(agree(m, (eng_opts){.ops = ops, .threads = 2, .page = pages[i], .ctx = 512}, 64, tok, want));
+    assert_true(agree(m, (eng_opts){.ops = ops, .threads = 2, .page = pages[i], .ctx = 512}, 64, ids, want));
 }
 static void test_pages(void **st) { (void)st; each_model(check_pages); }
 
 /* Rows behind a prefix that was computed before, at every page boundary. */
-static void check_prefix(const model *m, const kern_ops *ops, const int32_t *tok, const float *want) {
+static void check_prefix(const model *m, const kern_ops *ops, const int32_t *ids, const float *want) {
   engine *en = fix_engine(m, (eng_opts){.ops = ops, .threads = 2});
   size_t vocab = (size_t)m->arch.vocab;
-  free(logits_of(en, tok, N, 0));
+  free(logits_of(en, ids, N, 0));
   float *got = calloc(N * vocab, sizeof *got);
   err e = {0};
   for (int from = 16; from < N; from += 16) {
     int cached = 0;
-    if (!engine_logits_from(en, tok, N, 5, from, got, &cached, &e)) fail_msg("%s", e.msg);
+    if (!engine_logits_from(en, ids, N, 5, from, got, &cached, &e)) fail_msg("%s", e.msg);
     assert_int_equal(cached, from);
     assert_memory_equal(got + (size_t)from * vocab, want + (size_t)from * vocab, ((size_t)N - (size_t)from) * vocab * sizeof *got);
   }
@@ -84,7 +84,7 @@ static void check_prefix(const model *m, const kern_ops *ops, const int32_t *tok
 static void test_prefix(void **st) { (void)st; each_model(check_prefix); }
 
 /* Beside others: logits are asked for while seven sequences decode and prefill in the same batches. */
-static void check_company(const model *m, const kern_ops *ops, const int32_t *tok, const float *want) {
+static void check_company(const model *m, const kern_ops *ops, const int32_t *ids, const float *want) {
   engine *en = fix_engine(m, (eng_opts){.ops = ops, .threads = 2, .chunk = 40});
   fix_reply *r[7];
   eng_ticket *t[7];
@@ -94,7 +94,7 @@ static void check_company(const model *m, const kern_ops *ops, const int32_t *to
     r[i] = fix_reply_new();
     t[i] = fix_submit(en, fix_req(other[i], 3 + 25 * i, 300, (uint64_t)i), r[i]);
   }
-  float *got = logits_of(en, tok, N, 0);
+  float *got = logits_of(en, ids, N, 0);
   eng_gauges g;
   engine_gauges(en, &g);
   assert_true(g.running >= 2);   /* it did have company */
@@ -114,12 +114,12 @@ static void test_company(void **st) { (void)st; each_model(check_company); }
 static void test_sampled(void **st) {
   (void)st;
   enum { SEQS = 8, OUT = 120 };
-  int32_t tok[SEQS][64];
+  int32_t ids[SEQS][64];
   fix_reply *alone[SEQS];
   engine *en = fix_engine(qmodel, (eng_opts){.threads = 1, .no_prefix_cache = true});
   for (int i = 0; i < SEQS; i++) {
-    fix_tokens(qmodel, tok[i], 64, 900 + i);
-    eng_req q = fix_req(tok[i], 10 + 6 * i, OUT, (uint64_t)i * 77 + 5);
+    fix_tokens(qmodel, ids[i], 64, 900 + i);
+    eng_req q = fix_req(ids[i], 10 + 6 * i, OUT, (uint64_t)i * 77 + 5);
     q.s.temperature = 0.3f + 0.2f * (float)i;
     if (i % 3 == 1) q.s.top_p = 0.8f;
     if (i % 3 == 2) q.s.top_k = 20, q.s.repetition = 1.2f;
@@ -133,7 +133,7 @@ static void test_sampled(void **st) {
     fix_reply *r[SEQS];
     eng_ticket *t[SEQS];
     for (int i = 0; i < SEQS; i++) {
-      eng_req q = fix_req(tok[i], 10 + 6 * i, OUT, (uint64_t)i * 77 + 5);
+      eng_req q = fix_req(ids[i], 10 + 6 * i, OUT, (uint64_t)i * 77 + 5);
       q.s.temperature = 0.3f + 0.2f * (float)i;
       if (i % 3 == 1) q.s.top_p = 0.8f;
       if (i % 3 == 2) q.s.top_k = 20, q.s.repetition = 1.2f;
@@ -164,10 +164,10 @@ static void test_sampled(void **st) {
 static void test_seed_matters(void **st) {
   (void)st;
   engine *en = fix_engine(qmodel, (eng_opts){.threads = 1});
-  int32_t tok[20];
-  fix_tokens(qmodel, tok, 20, 1);
-  fix_reply *a = fix_run(en, fix_req(tok, 20, 50, 1)), *b = fix_run(en, fix_req(tok, 20, 50, 2)), *c = fix_run(en, fix_req(tok, 20, 50, 1));
-  eng_req q = fix_req(tok, 20, 50, 1);
+  int32_t ids[20];
+  fix_tokens(qmodel, ids, 20, 1);
+  fix_reply *a = fix_run(en, fix_req(ids, 20, 50, 1)), *b = fix_run(en, fix_req(ids, 20, 50, 2)), *c = fix_run(en, fix_req(ids, 20, 50, 1));
+  eng_req q = fix_req(ids, 20, 50, 1);
   q.choice = 1;
   fix_reply *d = fix_run(en, q);
   assert_memory_not_equal(a->tok, b->tok, 50 * sizeof(int32_t));
@@ -231,10 +231,10 @@ static void attn_unrounded(const kern_attn *a, int h, int r0, int r1) {
 }
 
 static bool fault_seen(kern_ops faulty, int chunk) {
-  int32_t tok[N];
-  fix_tokens(fmodel, tok, N, 0);
-  float *want = baseline(fmodel, (eng_opts){.ops = &faulty}, tok);
-  bool same = agree(fmodel, (eng_opts){.ops = &faulty, .threads = 1}, chunk, tok, want);
+  int32_t ids[N];
+  fix_tokens(fmodel, ids, N, 0);
+  float *want = baseline(fmodel, (eng_opts){.ops = &faulty}, ids);
+  bool same = agree(fmodel, (eng_opts){.ops = &faulty, .threads = 1}, chunk, ids, want);
   free(want);
   return !same;
 }
