@@ -16,7 +16,8 @@ static json_t *parse(const char *text) {
 
 static void test_refused(void **state) {
   (void)state;
-  static const char *const bad[] = {"", "{", "{} x", "[1,]", "nul", "NaN", "[Infinity]", "1e999", "\"\xff\"", "\"\\ud800\"", "\"\\udc00\\ud800\"", "{'a':1}", "99999999999999999999"};
+  static const char *const bad[] = {"", "{", "{} x", "[1,]", "nul", "NaN", "[Infinity]", "1e999", "\"\xff\"", "\"\\ud800\"", "\"\\udc00\\ud800\"",
+      "{'a':1}", "99999999999999999999"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     json_t *v = NULL;
     err e = {0};

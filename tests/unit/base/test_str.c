@@ -56,7 +56,8 @@ static void test_utf8(void **state) {
     if (utf8_decode(b, (size_t)n, &cp) != n || cp != c) fail_msg("U+%04X", c);
     if (n > 1 && utf8_decode(b, (size_t)n - 1, &cp) != 0) fail_msg("U+%04X cut off", c);
   }
-  static const char *const bad[] = {"\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\x80", "\xff", "\xf0\x80\x80\x80"};
+  static const char *const bad[] = {
+      "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\x80", "\xff", "\xf0\x80\x80\x80"};
   for (size_t i = 0; i < 8; i++) assert_false(utf8_valid(str_c(bad[i])));
   assert_true(utf8_valid(STR("long enough for the fast way, with \xe2\x82\xac and \xf0\x9f\x98\x80 inside")));
   int need;
@@ -124,7 +125,7 @@ static void test_arena(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest t[] = {cmocka_unit_test(test_numbers), cmocka_unit_test(test_parts), cmocka_unit_test(test_utf8), cmocka_unit_test(test_buf),
-      cmocka_unit_test(test_buf_json), cmocka_unit_test(test_arena)};
+  const struct CMUnitTest t[] = {cmocka_unit_test(test_numbers), cmocka_unit_test(test_parts), cmocka_unit_test(test_utf8),
+      cmocka_unit_test(test_buf), cmocka_unit_test(test_buf_json), cmocka_unit_test(test_arena)};
   return cmocka_run_group_tests(t, NULL, NULL);
 }

@@ -47,7 +47,9 @@ static void test_user_replaces(void **state) {
   catalog *c = catalog_new();
   err e = {0};
   assert_true(catalog_add(c, str_c("models: {a: {title: one, files: [{name: x}], sources: [{hf: o/r/x}]}}"), "first", false, &e));
-  assert_true(catalog_add(c, str_c("default: b\nmodels: {a: {title: two, files: [{name: y}], sources: [{https: //h/y}]}, b: {files: [{name: z}], sources: [{hf: o/r/z}]}}"), "second", true, &e));
+  assert_true(catalog_add(c,
+      str_c("default: b\nmodels: {a: {title: two, files: [{name: y}], sources: [{https: //h/y}]}, b: {files: [{name: z}], sources: [{hf: o/r/z}]}}"),
+      "second", true, &e));
   assert_int_equal(catalog_count(c), 2);
   assert_string_equal(catalog_find(c, "a")->title, "two");
   assert_true(catalog_find(c, "a")->user);
@@ -102,7 +104,8 @@ static void test_expand(void **state) {
 
 static void test_safe_path(void **state) {
   (void)state;
-  static const char *const good[] = {"a", "a/b", "1_Pooling/config.json", "..a", "a b"}, *const bad[] = {"", "/a", "a/", "a//b", ".", "..", "a/..", "a/./b", "a\\b", "a\nb"};
+  static const char *const good[] = {"a", "a/b", "1_Pooling/config.json", "..a", "a b"}, *const bad[] = {"", "/a", "a/", "a//b", ".", "..", "a/..",
+                                                                                             "a/./b", "a\\b", "a\nb"};
   for (size_t i = 0; i < 5; i++) assert_true(catalog_safe_path(good[i]));
   for (size_t i = 0; i < 10; i++) assert_false(catalog_safe_path(bad[i]));
 }
@@ -128,7 +131,7 @@ static void test_hub_names(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest t[] = {cmocka_unit_test(test_built_in), cmocka_unit_test(test_user_replaces), cmocka_unit_test(test_refusals), cmocka_unit_test(test_expand),
-      cmocka_unit_test(test_safe_path), cmocka_unit_test(test_hub_names)};
+  const struct CMUnitTest t[] = {cmocka_unit_test(test_built_in), cmocka_unit_test(test_user_replaces), cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_expand), cmocka_unit_test(test_safe_path), cmocka_unit_test(test_hub_names)};
   return cmocka_run_group_tests(t, NULL, NULL);
 }

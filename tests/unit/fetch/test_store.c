@@ -123,7 +123,7 @@ static void test_broken_note_is_no_note(void **state) {
   (void)state;
   part p;
   err e = {0};
-  char note[128];
+  char note[OS_PATH];
   assert_true(part_open(&p, file, 5, HELLO, "k", &e));
   assert_true(part_write(&p, "hel", 3, &e));
   snprintf(note, sizeof note, "%s", p.note_path);
@@ -196,8 +196,8 @@ int main(void) {
   if (!mkdtemp(dir)) return 1;
   snprintf(file, sizeof file, "%s/m.gguf", dir);
 #define CASE(f) cmocka_unit_test_setup(f, fresh)
-  const struct CMUnitTest t[] = {CASE(test_part_to_file), CASE(test_changes_are_seen), CASE(test_other_key_starts_anew), CASE(test_cut_and_wrong_hash),
-      CASE(test_broken_note_is_no_note), CASE(test_lock_excludes), CASE(test_lock_can_be_given_up)};
+  const struct CMUnitTest t[] = {CASE(test_part_to_file), CASE(test_changes_are_seen), CASE(test_other_key_starts_anew),
+      CASE(test_cut_and_wrong_hash), CASE(test_broken_note_is_no_note), CASE(test_lock_excludes), CASE(test_lock_can_be_given_up)};
   int rc = cmocka_run_group_tests(t, NULL, NULL);
   store_remove_tree(dir);
   return rc;

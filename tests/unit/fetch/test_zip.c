@@ -101,9 +101,7 @@ static void store(const char *p, size_t n) {
   fclose(f);
 }
 
-static bool to_buf(void *arg, const void *p, size_t n, err *e) {
-  return buf_put(arg, p, n) ? true : err_set(e, ERR_TOO_LARGE, "sink is full");
-}
+static bool to_buf(void *arg, const void *p, size_t n, err *e) { return buf_put(arg, p, n) ? true : err_set(e, ERR_TOO_LARGE, "sink is full"); }
 
 static bool get(const char *name, buf *out, err *e) {
   zip *z;
