@@ -25,7 +25,8 @@ void job_note(const job *j, const char *fmt, ...) {
 
 void job_progress(job *j, uint64_t done, uint64_t total, bool finished) {
   int64_t now = clock_now();
-  if (!j->o->progress || (!finished && now < j->next_ns)) return;
+  if (!j->o->progress || (!finished && (now < j->next_ns || done < j->shown))) return;
+  j->shown = done;
   j->next_ns = now + PROGRESS_NS;
   j->o->progress(j->o->arg, &(fetch_progress){j->what, done, total, j->part, j->parts, finished});
 }
@@ -130,6 +131,7 @@ static bool pull_file(job *j, const target *t, err *e) {
   err why = {0};
   struct stat st;
   j->what = strrchr(t->path, '/') + 1;
+  j->shown = 0;
   if (!j->o->force && store_verify(t->path, t->f->bytes, t->f->sha256, &why)) return true;
   if (!j->o->force && why.code != ERR_NOT_FOUND && stat(t->path, &st) == 0) job_note(j, "%s: fetching it again", why.msg);
   snprintf(dir, sizeof dir, "%s", t->path);

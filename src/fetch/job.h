@@ -14,6 +14,7 @@ typedef struct job {
   const char *what; /* file shown in progress */
   int part, parts;
   int first_src;   /* the source that gave the last file goes first for the next one of the same model */
+  uint64_t shown;  /* progress never goes back: a part is counted when it comes and again when it is unpacked */
   int64_t next_ns; /* when progress may be told again */
 } job;
 

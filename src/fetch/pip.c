@@ -109,7 +109,7 @@ static void take_output(child *c, const char *b, size_t n) {
 }
 
 /* Reads until the child closes its output, telling progress and watching for a stop. */
-static bool follow(job *j, child *c, const char *dir, uint64_t already, uint64_t total, err *e) {
+static bool follow(job *j, child *c, const char *dir, const char *tmp_dir, uint64_t already, uint64_t total, err *e) {
   bool ok = true;
   for (;;) {
     struct pollfd pf = {c->out, POLLIN, 0};
@@ -120,7 +120,8 @@ static bool follow(job *j, child *c, const char *dir, uint64_t already, uint64_t
       kill(-c->pid, SIGTERM);
     }
     if (ok) {
-      uint64_t now = already + tree_bytes(dir, 0);
+      uint64_t all = tree_bytes(dir, 0), tmp = tree_bytes(tmp_dir, 0); /* pip fills a temporary file, then copies it: count it once */
+      uint64_t rest = all > tmp ? all - tmp : 0, now = already + (tmp > rest ? tmp : rest);
       job_progress(j, total && now > total ? total : now, total, false);
     }
     if (r <= 0) continue;
@@ -158,7 +159,7 @@ static bool run_pip(job *j, const char *req, const char *dir, bool impatient, ui
       "--only-binary=:all:", "--progress-bar", "off", "-d", dest, req, impatient ? "--timeout" : NULL, "5", "--retries", "0", NULL};
   child c = {.out = -1};
   if (!spawn(&c, (char *const *)(void *)all, tmp, e)) return false;
-  bool ok = follow(j, &c, dir, already, total, e);
+  bool ok = follow(j, &c, dir, tmp, already, total, e);
   int status = 0;
   close(c.out);
   while (waitpid(c.pid, &status, 0) < 0 && errno == EINTR) {}
