@@ -5,22 +5,31 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { LAYERS_MAX = 1024, DIM_MAX = 1 << 16, HEADS_MAX = 1024, HEAD_DIM_MAX = 1024, FFN_MAX = 1 << 19, VOCAB_MAX = 1 << 22, CTX_MAX = 1 << 24, Q_DIM_MAX = 1 << 20 };
+enum {
+  LAYERS_MAX = 1024,
+  DIM_MAX = 1 << 16,
+  HEADS_MAX = 1024,
+  HEAD_DIM_MAX = 1024,
+  FFN_MAX = 1 << 19,
+  VOCAB_MAX = 1 << 22,
+  CTX_MAX = 1 << 24,
+  Q_DIM_MAX = 1 << 20
+};
 
 /* NEEDED: must be there. BIASES: all of a layer's three or none, in every layer alike. EITHER: may be absent. */
 typedef enum need { NEEDED, BIASES, EITHER } need;
 
 typedef struct family {
-  const char *name;      /* general.architecture, and the prefix of its keys */
-  arch_rope rope;        /* llama's files hold q and k with their rows permuted, so that pairs lie side by side */
+  const char *name; /* general.architecture, and the prefix of its keys */
+  arch_rope rope;   /* llama's files hold q and k with their rows permuted, so that pairs lie side by side */
   arch_act act;
   need qkv_bias;
-  double rope_base;      /* when the file states none */
+  double rope_base; /* when the file states none */
 } family;
 
 static const family families[] = {
-  {"llama", ROPE_PAIRS, ACT_SILU, BIASES, 10000.0},
-  {"qwen2", ROPE_NEOX, ACT_SILU, NEEDED, 10000.0},
+    {"llama", ROPE_PAIRS, ACT_SILU, BIASES, 10000.0},
+    {"qwen2", ROPE_NEOX, ACT_SILU, NEEDED, 10000.0},
 };
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
@@ -28,40 +37,40 @@ enum { N_FAMILIES = sizeof families / sizeof *families };
 typedef enum size_of { S_NONE, S_DIM, S_Q, S_KV, S_FFN, S_VOCAB, S_ROT2 } size_of;
 
 typedef struct role_row {
-  const char *name;      /* with the layer's number where %d stands */
+  const char *name; /* with the layer's number where %d stands */
   bool global;
   need need;
-  size_of ne0, ne1;      /* ne1 S_NONE: a vector */
+  size_of ne0, ne1; /* ne1 S_NONE: a vector */
 } role_row;
 
 static const role_row roles[R_COUNT] = {
-  [R_EMBED]      = {"token_embd.weight", true, NEEDED, S_DIM, S_VOCAB},
-  [R_OUT_NORM]   = {"output_norm.weight", true, NEEDED, S_DIM, S_NONE},
-  [R_OUTPUT]     = {"output.weight", true, EITHER, S_DIM, S_VOCAB},
-  [R_ROPE_FREQS] = {"rope_freqs.weight", true, EITHER, S_ROT2, S_NONE},
-  [R_ATTN_NORM]  = {"blk.%d.attn_norm.weight", false, NEEDED, S_DIM, S_NONE},
-  [R_Q]          = {"blk.%d.attn_q.weight", false, NEEDED, S_DIM, S_Q},
-  [R_K]          = {"blk.%d.attn_k.weight", false, NEEDED, S_DIM, S_KV},
-  [R_V]          = {"blk.%d.attn_v.weight", false, NEEDED, S_DIM, S_KV},
-  [R_Q_BIAS]     = {"blk.%d.attn_q.bias", false, BIASES, S_Q, S_NONE},
-  [R_K_BIAS]     = {"blk.%d.attn_k.bias", false, BIASES, S_KV, S_NONE},
-  [R_V_BIAS]     = {"blk.%d.attn_v.bias", false, BIASES, S_KV, S_NONE},
-  [R_ATTN_OUT]   = {"blk.%d.attn_output.weight", false, NEEDED, S_Q, S_DIM},
-  [R_FFN_NORM]   = {"blk.%d.ffn_norm.weight", false, NEEDED, S_DIM, S_NONE},
-  [R_GATE]       = {"blk.%d.ffn_gate.weight", false, NEEDED, S_DIM, S_FFN},
-  [R_UP]         = {"blk.%d.ffn_up.weight", false, NEEDED, S_DIM, S_FFN},
-  [R_DOWN]       = {"blk.%d.ffn_down.weight", false, NEEDED, S_FFN, S_DIM},
+    [R_EMBED] = {"token_embd.weight", true, NEEDED, S_DIM, S_VOCAB},
+    [R_OUT_NORM] = {"output_norm.weight", true, NEEDED, S_DIM, S_NONE},
+    [R_OUTPUT] = {"output.weight", true, EITHER, S_DIM, S_VOCAB},
+    [R_ROPE_FREQS] = {"rope_freqs.weight", true, EITHER, S_ROT2, S_NONE},
+    [R_ATTN_NORM] = {"blk.%d.attn_norm.weight", false, NEEDED, S_DIM, S_NONE},
+    [R_Q] = {"blk.%d.attn_q.weight", false, NEEDED, S_DIM, S_Q},
+    [R_K] = {"blk.%d.attn_k.weight", false, NEEDED, S_DIM, S_KV},
+    [R_V] = {"blk.%d.attn_v.weight", false, NEEDED, S_DIM, S_KV},
+    [R_Q_BIAS] = {"blk.%d.attn_q.bias", false, BIASES, S_Q, S_NONE},
+    [R_K_BIAS] = {"blk.%d.attn_k.bias", false, BIASES, S_KV, S_NONE},
+    [R_V_BIAS] = {"blk.%d.attn_v.bias", false, BIASES, S_KV, S_NONE},
+    [R_ATTN_OUT] = {"blk.%d.attn_output.weight", false, NEEDED, S_Q, S_DIM},
+    [R_FFN_NORM] = {"blk.%d.ffn_norm.weight", false, NEEDED, S_DIM, S_NONE},
+    [R_GATE] = {"blk.%d.ffn_gate.weight", false, NEEDED, S_DIM, S_FFN},
+    [R_UP] = {"blk.%d.ffn_up.weight", false, NEEDED, S_DIM, S_FFN},
+    [R_DOWN] = {"blk.%d.ffn_down.weight", false, NEEDED, S_FFN, S_DIM},
 };
 
 static int64_t size_value(const arch *a, size_of s) {
   switch (s) {
-    case S_DIM: return a->dim;
-    case S_Q: return (int64_t)a->n_head * a->head_dim;
-    case S_KV: return (int64_t)a->n_kv * a->head_dim;
-    case S_FFN: return a->ffn;
-    case S_VOCAB: return a->vocab;
-    case S_ROT2: return a->n_rot / 2;
-    case S_NONE: break;
+  case S_DIM: return a->dim;
+  case S_Q: return (int64_t)a->n_head * a->head_dim;
+  case S_KV: return (int64_t)a->n_kv * a->head_dim;
+  case S_FFN: return a->ffn;
+  case S_VOCAB: return a->vocab;
+  case S_ROT2: return a->n_rot / 2;
+  case S_NONE: break;
   }
   return 1;
 }
@@ -79,7 +88,12 @@ const gguf_tensor *arch_tensor(const gguf *g, const arch *a, arch_role role, int
 /* ---- numbers ---------------------------------------------------------------------------------------------------------------- */
 
 /* What reading a family's keys needs: "{family}.{key}" is spelled out in `key`, which errors then name. */
-typedef struct reader { const gguf *g; const char *prefix; char key[96]; err *e; } reader;
+typedef struct reader {
+  const gguf *g;
+  const char *prefix;
+  char key[96];
+  err *e;
+} reader;
 
 static const char *spell(reader *r, const char *key) {
   snprintf(r->key, sizeof r->key, "%s.%s", r->prefix, key);
@@ -120,7 +134,8 @@ static const family *find_family(const gguf *g, err *e) {
   }
   for (int i = 0; i < N_FAMILIES; i++)
     if (str_is(name, families[i].name)) return &families[i];
-  err_param(e, ERR_UNSUPPORTED, "general.architecture", "the model's architecture is \"%.*s\"; supported are: %s", (int)(name.n < 64 ? name.n : 64), name.p, arch_families());
+  err_param(e, ERR_UNSUPPORTED, "general.architecture", "the model's architecture is \"%.*s\"; supported are: %s", (int)(name.n < 64 ? name.n : 64),
+      name.p, arch_families());
   return NULL;
 }
 
@@ -135,7 +150,8 @@ static bool read_heads(reader *r, arch *a) {
   if (!read_int(r, "attention.key_length", 2, HEAD_DIM_MAX, a->dim / a->n_head, &a->head_dim)) return false;
   if (!read_int(r, "attention.value_length", 1, HEAD_DIM_MAX, a->head_dim, &value_dim)) return false;
   if (value_dim != a->head_dim)
-    return err_param(r->e, ERR_UNSUPPORTED, r->key, "metadata key %s is %d while keys are %d wide; only equal widths are supported", r->key, value_dim, a->head_dim);
+    return err_param(r->e, ERR_UNSUPPORTED, r->key, "metadata key %s is %d while keys are %d wide; only equal widths are supported", r->key,
+        value_dim, a->head_dim);
   a->attn_scale = (float)(1.0 / sqrt(a->head_dim));
   return true;
 }
@@ -154,8 +170,8 @@ static bool read_rope(reader *r, const family *f, arch *a) {
   if (!gguf_str(r->g, spell(r, "rope.scaling.type"), &kind, r->e)) return false;
   if (str_is(kind, "none")) factor = 1.0;
   else if (!str_is(kind, "linear"))
-    return err_param(r->e, ERR_UNSUPPORTED, r->key, "metadata key %s is \"%.*s\"; supported are none and linear (Llama 3's factors come as a tensor)", r->key,
-      (int)(kind.n < 32 ? kind.n : 32), kind.p);
+    return err_param(r->e, ERR_UNSUPPORTED, r->key, "metadata key %s is \"%.*s\"; supported are none and linear (Llama 3's factors come as a tensor)",
+        r->key, (int)(kind.n < 32 ? kind.n : 32), kind.p);
   else if (!read_float(r, "rope.scaling.factor", 1e-3, 1e6, factor, &factor)) return false;
   a->rope_scale = 1.0 / factor;
   return true;
@@ -165,13 +181,13 @@ static bool read_vocab(const gguf *g, arch *a, err *e) {
   const gguf_tensor *t = gguf_find(g, roles[R_EMBED].name);
   if (!t) return err_param(e, ERR_INPUT, roles[R_EMBED].name, "tensor %s is missing: the file does not hold a whole model", roles[R_EMBED].name);
   if (t->n_dims != 2 || t->ne[1] > VOCAB_MAX)
-    return err_param(e, ERR_INPUT, roles[R_EMBED].name, "tensor %s has %d dimensions and %lld rows, expected 2 and at most %d", roles[R_EMBED].name, t->n_dims,
-      (long long)t->ne[1], VOCAB_MAX);
+    return err_param(e, ERR_INPUT, roles[R_EMBED].name, "tensor %s has %d dimensions and %lld rows, expected 2 and at most %d", roles[R_EMBED].name,
+        t->n_dims, (long long)t->ne[1], VOCAB_MAX);
   a->vocab = (int)t->ne[1];
   const gguf_val *v = gguf_get(g, "tokenizer.ggml.tokens");
   if (v && v->kind == GGUF_ARR && v->count != (uint64_t)a->vocab)
-    return err_param(e, ERR_INPUT, "tokenizer.ggml.tokens", "metadata key tokenizer.ggml.tokens has %llu tokens, but tensor %s has %d rows", (unsigned long long)v->count,
-      roles[R_EMBED].name, a->vocab);
+    return err_param(e, ERR_INPUT, "tokenizer.ggml.tokens", "metadata key tokenizer.ggml.tokens has %llu tokens, but tensor %s has %d rows",
+        (unsigned long long)v->count, roles[R_EMBED].name, a->vocab);
   return true;
 }
 
@@ -215,12 +231,13 @@ static bool check_tensor(const gguf *g, const arch *a, arch_role role, int layer
   int dims = row->ne1 == S_NONE ? 1 : 2;
   int64_t ne0 = size_value(a, row->ne0), ne1 = size_value(a, row->ne1);
   if (t->n_dims != dims || t->ne[0] != ne0 || t->ne[1] != ne1)
-    return err_param(e, ERR_INPUT, name, "tensor %s is %lld x %lld (%d dimensions), expected %lld x %lld (%d)", name, (long long)t->ne[0], (long long)t->ne[1], t->n_dims,
-      (long long)ne0, (long long)ne1, dims);
+    return err_param(e, ERR_INPUT, name, "tensor %s is %lld x %lld (%d dimensions), expected %lld x %lld (%d)", name, (long long)t->ne[0],
+        (long long)t->ne[1], t->n_dims, (long long)ne0, (long long)ne1, dims);
   if (dims == 1 && t->type->id != WT_F32)
     return err_param(e, ERR_UNSUPPORTED, name, "tensor %s is of type %s; vectors are supported as F32 only", name, t->type->name);
   if (dims == 2 && type_ok && !type_ok((uint32_t)t->type->id))
-    return err_param(e, ERR_UNSUPPORTED, name, "tensor %s is of type %s, which cannot be computed with here: use another quantization of the model", name, t->type->name);
+    return err_param(e, ERR_UNSUPPORTED, name, "tensor %s is of type %s, which cannot be computed with here: use another quantization of the model",
+        name, t->type->name);
   return true;
 }
 
@@ -236,7 +253,7 @@ static bool known_name(const arch *a, str name) {
     str number;
     int64_t layer;
     if (!str_cut((str){name.p + 4, name.n - 4}, '.', &number, &rest) || !str_i64(number, &layer) || layer < 0 || layer >= a->n_layer) return false;
-    if (number.p[0] < '0' || (number.p[0] == '0' && number.n > 1)) return false;   /* "+1", "01": never looked up, so never run */
+    if (number.p[0] < '0' || (number.p[0] == '0' && number.n > 1)) return false; /* "+1", "01": never looked up, so never run */
   }
   for (int i = 0; i < R_COUNT; i++) {
     if (roles[i].global == layered) continue;
@@ -253,11 +270,12 @@ static bool check_tensors(const gguf *g, const family *f, arch *a, bool (*type_o
       if (!check_tensor(g, a, (arch_role)role, layer, type_ok, e)) return false;
   for (uint64_t i = 0; i < g->n_tensors; i++) {
     str n = g->tensors[i].name;
-    bool extra_bias = !a->qkv_bias && str_ends(n, STR(".bias"));   /* a bias in some layers only */
+    bool extra_bias = !a->qkv_bias && str_ends(n, STR(".bias")); /* a bias in some layers only */
     if (known_name(a, n) && !extra_bias) continue;
     char name[80];
     snprintf(name, sizeof name, "%.*s", (int)(n.n < 64 ? n.n : 64), n.p);
-    return err_param(e, ERR_UNSUPPORTED, name, "tensor %s has no place in a %s model of %d layers as it is run here: the answers would be wrong", name, a->family, a->n_layer);
+    return err_param(e, ERR_UNSUPPORTED, name, "tensor %s has no place in a %s model of %d layers as it is run here: the answers would be wrong",
+        name, a->family, a->n_layer);
   }
   return true;
 }
@@ -266,7 +284,8 @@ bool arch_read(const gguf *g, bool (*type_ok)(uint32_t wtype), arch *ret, err *e
   uint64_t parts = 1;
   if (!gguf_u64(g, "split.count", &parts, e)) return false;
   if (parts > 1)
-    return err_param(e, ERR_UNSUPPORTED, "split.count", "the file is one of %llu parts of a model; join them into one file first", (unsigned long long)parts);
+    return err_param(
+        e, ERR_UNSUPPORTED, "split.count", "the file is one of %llu parts of a model; join them into one file first", (unsigned long long)parts);
   const family *f = find_family(g, e);
   if (!f) return false;
   arch a = {.family = f->name};
@@ -277,7 +296,9 @@ bool arch_read(const gguf *g, bool (*type_ok)(uint32_t wtype), arch *ret, err *e
 
 /* ---- derived figures -------------------------------------------------------------------------------------------------------- */
 
-uint64_t arch_kv_bytes(const arch *a, int elem_bytes) { return 2ull * (uint64_t)a->n_layer * (uint64_t)a->n_kv * (uint64_t)a->head_dim * (uint64_t)elem_bytes; }
+uint64_t arch_kv_bytes(const arch *a, int elem_bytes) {
+  return 2ull * (uint64_t)a->n_layer * (uint64_t)a->n_kv * (uint64_t)a->head_dim * (uint64_t)elem_bytes;
+}
 
 uint64_t arch_read_bytes(const gguf *g, const arch *a) {
   uint64_t sum = 0;

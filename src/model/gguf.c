@@ -18,27 +18,34 @@
 #include <unistd.h>
 
 enum {
-  HEADER = 24,             /* magic, version, two counts */
-  VALS_MAX = 1 << 16,      /* metadata pairs; real files hold 20 to 60 */
+  HEADER = 24,        /* magic, version, two counts */
+  VALS_MAX = 1 << 16, /* metadata pairs; real files hold 20 to 60 */
   TENSORS_MAX = 1 << 17,
-  KEY_MAX = 1 << 10,       /* the format allows 65,535; real keys are under 64 */
-  NAME_MAX_LEN = 256,      /* the format says 64 */
-  STRS_MAX = 1 << 24,      /* elements of one array of strings */
-  NEST_MAX = 8,            /* arrays in arrays */
-  ALIGN_MIN = 8, ALIGN_MAX = 1 << 20,
-  PAIR_MIN = 8 + 1 + 4 + 1,          /* least bytes of a metadata pair: key of one byte, kind, a byte */
-  INFO_MIN = 8 + 1 + 4 + 8 + 4 + 8,  /* least bytes of a tensor's row: name of one byte, n_dims, one dim, type, offset */
+  KEY_MAX = 1 << 10,  /* the format allows 65,535; real keys are under 64 */
+  NAME_MAX_LEN = 256, /* the format says 64 */
+  STRS_MAX = 1 << 24, /* elements of one array of strings */
+  NEST_MAX = 8,       /* arrays in arrays */
+  ALIGN_MIN = 8,
+  ALIGN_MAX = 1 << 20,
+  PAIR_MIN = 8 + 1 + 4 + 1,         /* least bytes of a metadata pair: key of one byte, kind, a byte */
+  INFO_MIN = 8 + 1 + 4 + 8 + 4 + 8, /* least bytes of a tensor's row: name of one byte, n_dims, one dim, type, offset */
 };
 
 /* Open addressing; a slot is index + 1, 0 is free. At most half full. The seed keeps a crafted file from choosing names that collide. */
-typedef struct table { uint32_t *slot; uint64_t mask, seed; } table;
+typedef struct table {
+  uint32_t *slot;
+  uint64_t mask, seed;
+} table;
 
-typedef struct priv { arena mem; table keys, names; } priv;
+typedef struct priv {
+  arena mem;
+  table keys, names;
+} priv;
 
 typedef struct cursor {
   const uint8_t *base;
   uint64_t pos, size;
-  char what[96];   /* what is being read, for messages */
+  char what[96]; /* what is being read, for messages */
   err *e;
 } cursor;
 
@@ -50,12 +57,21 @@ enum { KINDS = sizeof kind_sizes };
 
 static bool room(cursor *c, uint64_t n) {
   if (n <= c->size - c->pos) return true;
-  return err_param(c->e, ERR_INPUT, c->what, "%s wants %llu bytes at byte %llu, but the file ends at byte %llu: it is cut off or damaged, fetch it again",
-    c->what, (unsigned long long)n, (unsigned long long)c->pos, (unsigned long long)c->size);
+  return err_param(c->e, ERR_INPUT, c->what,
+      "%s wants %llu bytes at byte %llu, but the file ends at byte %llu: it is cut off or damaged, fetch it again", c->what, (unsigned long long)n,
+      (unsigned long long)c->pos, (unsigned long long)c->size);
 }
 
-static uint32_t peek32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
-static uint64_t peek64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
+static uint32_t peek32(const uint8_t *p) {
+  uint32_t v;
+  memcpy(&v, p, 4);
+  return v;
+}
+static uint64_t peek64(const uint8_t *p) {
+  uint64_t v;
+  memcpy(&v, p, 8);
+  return v;
+}
 
 static bool take32(cursor *c, uint32_t *ret) {
   if (!room(c, 4)) return false;
@@ -85,10 +101,12 @@ static bool take_name(cursor *c, const char *noun, uint64_t index, uint64_t max,
   str s;
   if (!take_str(c, &s)) return false;
   if (s.n == 0 || s.n > max)
-    return err_param(c->e, ERR_INPUT, c->what, "%s has a name of %zu bytes, expected 1 to %llu: the file is damaged", c->what, s.n, (unsigned long long)max);
+    return err_param(
+        c->e, ERR_INPUT, c->what, "%s has a name of %zu bytes, expected 1 to %llu: the file is damaged", c->what, s.n, (unsigned long long)max);
   for (size_t i = 0; i < s.n; i++)
     if ((uint8_t)s.p[i] < 0x20 || (uint8_t)s.p[i] > 0x7e)
-      return err_param(c->e, ERR_INPUT, c->what, "%s has byte 0x%02x in its name, expected printable ASCII: the file is damaged", c->what, (uint8_t)s.p[i]);
+      return err_param(
+          c->e, ERR_INPUT, c->what, "%s has byte 0x%02x in its name, expected printable ASCII: the file is damaged", c->what, (uint8_t)s.p[i]);
   snprintf(c->what, sizeof c->what, "%s %.*s", noun, (int)(s.n < 64 ? s.n : 64), s.p);
   *ret = s;
   return true;
@@ -132,11 +150,12 @@ static bool take_array_head(cursor *c, uint32_t *ret_kind, uint64_t *ret_n) {
   uint32_t k;
   uint64_t n;
   if (!take32(c, &k) || !take64(c, &n)) return false;
-  if (k >= KINDS) return err_param(c->e, ERR_INPUT, c->what, "%s is an array of kind %u, known are 0 to %d: the file is damaged", c->what, k, KINDS - 1);
+  if (k >= KINDS)
+    return err_param(c->e, ERR_INPUT, c->what, "%s is an array of kind %u, known are 0 to %d: the file is damaged", c->what, k, KINDS - 1);
   uint64_t least = k == GGUF_STR ? 8 : k == GGUF_ARR ? 12 : kind_sizes[k];
   if (n > (c->size - c->pos) / least)
-    return err_param(c->e, ERR_INPUT, c->what, "%s says it has %llu elements, but the file has only %llu bytes left: it is cut off or damaged", c->what,
-      (unsigned long long)n, (unsigned long long)(c->size - c->pos));
+    return err_param(c->e, ERR_INPUT, c->what, "%s says it has %llu elements, but the file has only %llu bytes left: it is cut off or damaged",
+        c->what, (unsigned long long)n, (unsigned long long)(c->size - c->pos));
   *ret_kind = k;
   *ret_n = n;
   return true;
@@ -147,7 +166,10 @@ static bool skip_array(cursor *c, int depth) {
   uint64_t n;
   if (depth > NEST_MAX) return err_param(c->e, ERR_INPUT, c->what, "%s nests arrays more than %d deep", c->what, NEST_MAX);
   if (!take_array_head(c, &k, &n)) return false;
-  if (kind_sizes[k]) { c->pos += n * kind_sizes[k]; return true; }
+  if (kind_sizes[k]) {
+    c->pos += n * kind_sizes[k];
+    return true;
+  }
   for (uint64_t i = 0; i < n; i++)
     if (!skip_value(c, k, depth)) return false;
   return true;
@@ -164,7 +186,7 @@ static bool take_strs(cursor *c, arena *mem, gguf_val *v) {
     uint64_t left = (uint64_t)(end - p), n = left >= 8 ? peek64(p) : 0;
     if (left < 8 || n > left - 8) {
       return err_param(c->e, ERR_INPUT, c->what, "string %llu of %s does not end within the file: it is cut off or damaged, fetch it again",
-        (unsigned long long)i, c->what);
+          (unsigned long long)i, c->what);
     }
     out[i] = (str){(const char *)p + 8, (size_t)n};
     p += 8 + n;
@@ -190,7 +212,7 @@ static bool take_val(cursor *c, arena *mem, uint64_t index, gguf_val *v) {
       for (uint64_t i = 0; i < v->count; i++)
         if (!skip_array(c, 2)) return false;
     } else c->pos += v->count * kind_sizes[elem];
-    start += 12;   /* raw is the elements, without kind and count */
+    start += 12; /* raw is the elements, without kind and count */
   } else if (kind == GGUF_STR) {
     if (!take_str(c, &v->raw)) return false;
     return true;
@@ -222,11 +244,11 @@ static bool tensor_size(cursor *c, gguf_tensor *t) {
   uint64_t n = 1;
   for (int d = 0; d < t->n_dims; d++)
     if (__builtin_mul_overflow(n, (uint64_t)t->ne[d], &n) || n > INT64_MAX)
-      return err_param(c->e, ERR_INPUT, c->what, "%s is of %lld x %lld x %lld x %lld elements, more than can be counted: the file is damaged", c->what,
-        (long long)t->ne[0], (long long)t->ne[1], (long long)t->ne[2], (long long)t->ne[3]);
+      return err_param(c->e, ERR_INPUT, c->what, "%s is of %lld x %lld x %lld x %lld elements, more than can be counted: the file is damaged",
+          c->what, (long long)t->ne[0], (long long)t->ne[1], (long long)t->ne[2], (long long)t->ne[3]);
   if (t->ne[0] % t->type->block)
-    return err_param(c->e, ERR_INPUT, c->what, "%s has rows of %lld elements, not a multiple of the %d a block of %s holds", c->what, (long long)t->ne[0],
-      t->type->block, t->type->name);
+    return err_param(c->e, ERR_INPUT, c->what, "%s has rows of %lld elements, not a multiple of the %d a block of %s holds", c->what,
+        (long long)t->ne[0], t->type->block, t->type->name);
   if (__builtin_mul_overflow(n / (uint64_t)t->type->block, (uint64_t)t->type->bytes, &t->bytes))
     return err_param(c->e, ERR_INPUT, c->what, "%s is larger than can be counted: the file is damaged", c->what);
   return true;
@@ -236,20 +258,23 @@ static bool tensor_size(cursor *c, gguf_tensor *t) {
 static bool take_tensor(cursor *c, uint64_t index, gguf_tensor *t, uint64_t *ret_off) {
   uint32_t n_dims, type;
   if (!take_name(c, "tensor", index, NAME_MAX_LEN, &t->name) || !take32(c, &n_dims)) return false;
-  if (n_dims < 1 || n_dims > 4) return err_param(c->e, ERR_INPUT, c->what, "%s has %u dimensions, expected 1 to 4: the file is damaged", c->what, n_dims);
+  if (n_dims < 1 || n_dims > 4)
+    return err_param(c->e, ERR_INPUT, c->what, "%s has %u dimensions, expected 1 to 4: the file is damaged", c->what, n_dims);
   t->n_dims = (int)n_dims;
   for (int d = 0; d < 4; d++) t->ne[d] = 1;
   for (int d = 0; d < t->n_dims; d++) {
     uint64_t n;
     if (!take64(c, &n)) return false;
     if (n < 1 || n > INT64_MAX)
-      return err_param(c->e, ERR_INPUT, c->what, "%s has %llu elements in dimension %d, expected 1 or more: the file is damaged", c->what, (unsigned long long)n, d);
+      return err_param(c->e, ERR_INPUT, c->what, "%s has %llu elements in dimension %d, expected 1 or more: the file is damaged", c->what,
+          (unsigned long long)n, d);
     t->ne[d] = (int64_t)n;
   }
   if (!take32(c, &type)) return false;
   t->type = wtype_lookup(type);
   if (!t->type)
-    return err_param(c->e, ERR_UNSUPPORTED, c->what, "%s is of type number %u, which this version does not know: convert the model to another quantization", c->what, type);
+    return err_param(c->e, ERR_UNSUPPORTED, c->what,
+        "%s is of type number %u, which this version does not know: convert the model to another quantization", c->what, type);
   return tensor_size(c, t) && take64(c, ret_off);
 }
 
@@ -257,11 +282,13 @@ static bool place_tensor(const gguf *g, gguf_tensor *t, uint64_t off, err *e) {
   char what[96];
   snprintf(what, sizeof what, "tensor %.*s", (int)(t->name.n < 64 ? t->name.n : 64), t->name.p);
   if (off % g->align)
-    return err_param(e, ERR_INPUT, what, "%s begins at offset %llu, not a multiple of the alignment %u: the file is damaged", what, (unsigned long long)off, g->align);
+    return err_param(e, ERR_INPUT, what, "%s begins at offset %llu, not a multiple of the alignment %u: the file is damaged", what,
+        (unsigned long long)off, g->align);
   uint64_t room_left = g->data_off <= g->size ? g->size - g->data_off : 0;
   if (off > room_left || t->bytes > room_left - off)
-    return err_param(e, ERR_INPUT, what, "%s wants %llu bytes at byte %llu, but the file ends at byte %llu: it is cut off or damaged, fetch it again", what,
-      (unsigned long long)t->bytes, (unsigned long long)(off > UINT64_MAX - g->data_off ? off : g->data_off + off), (unsigned long long)g->size);
+    return err_param(e, ERR_INPUT, what, "%s wants %llu bytes at byte %llu, but the file ends at byte %llu: it is cut off or damaged, fetch it again",
+        what, (unsigned long long)t->bytes, (unsigned long long)(off > UINT64_MAX - g->data_off ? off : g->data_off + off),
+        (unsigned long long)g->size);
   t->data = g->map + g->data_off + off;
   return true;
 }
@@ -281,7 +308,7 @@ static bool check_overlaps(const gguf *g, arena *mem, err *e) {
     const gguf_tensor *a = order[i - 1], *b = order[i];
     if ((const uint8_t *)a->data + a->bytes > (const uint8_t *)b->data)
       return err_set(e, ERR_INPUT, "tensors %.*s and %.*s share bytes: the file is damaged", (int)(a->name.n < 64 ? a->name.n : 64), a->name.p,
-        (int)(b->name.n < 64 ? b->name.n : 64), b->name.p);
+          (int)(b->name.n < 64 ? b->name.n : 64), b->name.p);
   }
   return true;
 }
@@ -315,7 +342,9 @@ static bool read_magic(const uint8_t *p, uint64_t n, err *e) {
       k += snprintf(shown + k, sizeof shown - (size_t)k, p[i] >= 0x20 && p[i] <= 0x7e ? "%c" : "\\x%02x", p[i]);
     return err_set(e, ERR_INPUT, "the file starts with \"%s\", not \"GGUF\": it is no GGUF model", shown);
   }
-  if (n < HEADER) return err_set(e, ERR_INPUT, "the file is %llu bytes long, a GGUF header alone is %d: it is cut off, fetch it again", (unsigned long long)n, HEADER);
+  if (n < HEADER)
+    return err_set(
+        e, ERR_INPUT, "the file is %llu bytes long, a GGUF header alone is %d: it is cut off, fetch it again", (unsigned long long)n, HEADER);
   return true;
 }
 
@@ -323,8 +352,11 @@ static bool read_header(gguf *g, cursor *c) {
   if (!read_magic(c->base, c->size, c->e)) return false;
   g->version = peek32(c->base + 4);
   uint32_t swapped = __builtin_bswap32(g->version);
-  if (swapped >= 1 && swapped <= 3) return err_set(c->e, ERR_UNSUPPORTED, "the file is GGUF version %u written big-endian; little-endian files are read: convert it", swapped);
-  if (g->version == 1) return err_set(c->e, ERR_UNSUPPORTED, "the file is GGUF version 1, which was withdrawn; versions 2 and 3 are read: convert it or fetch a newer file");
+  if (swapped >= 1 && swapped <= 3)
+    return err_set(c->e, ERR_UNSUPPORTED, "the file is GGUF version %u written big-endian; little-endian files are read: convert it", swapped);
+  if (g->version == 1)
+    return err_set(
+        c->e, ERR_UNSUPPORTED, "the file is GGUF version 1, which was withdrawn; versions 2 and 3 are read: convert it or fetch a newer file");
   if (g->version < 2 || g->version > 3) return err_set(c->e, ERR_UNSUPPORTED, "the file is GGUF version %u; versions 2 and 3 are read", g->version);
   g->n_tensors = peek64(c->base + 8);
   g->n_vals = peek64(c->base + 16);
@@ -332,10 +364,10 @@ static bool read_header(gguf *g, cursor *c) {
   uint64_t left = c->size - HEADER;
   if (g->n_vals > VALS_MAX || g->n_vals > left / PAIR_MIN)
     return err_set(c->e, ERR_INPUT, "the file says it has %llu metadata pairs; its %llu bytes and the bound of %d do not allow that: it is damaged",
-      (unsigned long long)g->n_vals, (unsigned long long)c->size, VALS_MAX);
+        (unsigned long long)g->n_vals, (unsigned long long)c->size, VALS_MAX);
   if (g->n_tensors > TENSORS_MAX || g->n_tensors > left / INFO_MIN)
     return err_set(c->e, ERR_INPUT, "the file says it has %llu tensors; its %llu bytes and the bound of %d do not allow that: it is damaged",
-      (unsigned long long)g->n_tensors, (unsigned long long)c->size, TENSORS_MAX);
+        (unsigned long long)g->n_tensors, (unsigned long long)c->size, TENSORS_MAX);
   return true;
 }
 
@@ -343,7 +375,8 @@ static bool read_align(gguf *g, err *e) {
   uint64_t a = 32;
   if (!gguf_u64(g, "general.alignment", &a, e)) return false;
   if (a < ALIGN_MIN || a > ALIGN_MAX || (a & (a - 1)))
-    return err_param(e, ERR_INPUT, "general.alignment", "general.alignment is %llu, expected a power of two from %d to %d", (unsigned long long)a, ALIGN_MIN, ALIGN_MAX);
+    return err_param(e, ERR_INPUT, "general.alignment", "general.alignment is %llu, expected a power of two from %d to %d", (unsigned long long)a,
+        ALIGN_MIN, ALIGN_MAX);
   g->align = (uint32_t)a;
   return true;
 }
@@ -352,7 +385,8 @@ static bool read_align(gguf *g, err *e) {
 static bool read_all(gguf *g, err *e) {
   priv *pv = g->priv;
   cursor c = {.base = g->map, .size = g->size, .e = e};
-  /* The tables' bound: the least pair (14 bytes) becomes a row and its slots (under 90), a string's 8 bytes a str of 16, the least tensor's 33 under 130. */
+  /* The tables' bound: the least pair (14 bytes) becomes a row and its slots (under 90), a string's 8 bytes a str of 16, the least tensor's 33 under
+   * 130. */
   arena_init(&pv->mem, (size_t)g->size * 8 + 4096);
   pv->keys.seed = pv->names.seed = rng_seed();
   return read_header(g, &c) && read_vals(g, &c, pv) && read_align(g, e) && read_tensors(g, &c, pv);
@@ -361,7 +395,10 @@ static bool read_all(gguf *g, err *e) {
 static gguf *gguf_new(err *e) {
   gguf *g = calloc(1, sizeof *g);
   if (g) g->priv = calloc(1, sizeof(priv));
-  if (g && g->priv) { g->fd = -1; return g; }
+  if (g && g->priv) {
+    g->fd = -1;
+    return g;
+  }
   free(g);
   err_set(e, ERR_NOMEM, "out of memory");
   return NULL;
@@ -372,14 +409,17 @@ bool gguf_open_mem(const void *p, size_t n, gguf **ret, err *e) {
   if (!g) return false;
   g->map = p;
   g->size = n;
-  if (!read_all(g, e)) { gguf_close(g); return false; }
+  if (!read_all(g, e)) {
+    gguf_close(g);
+    return false;
+  }
   *ret = g;
   return true;
 }
 
 static bool map_file(gguf *g, const char *path, err *e) {
   struct stat st;
-  g->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);   /* O_NONBLOCK: a FIFO must be refused, not waited for */
+  g->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a FIFO must be refused, not waited for */
   if (g->fd < 0) return err_errno(e, errno, "cannot open %s", path);
   if (fstat(g->fd, &st)) return err_errno(e, errno, "cannot look at %s", path);
   if (S_ISDIR(st.st_mode)) return err_set(e, ERR_INPUT, "%s is a folder: give the .gguf file in it", path);
@@ -395,7 +435,10 @@ static bool map_file(gguf *g, const char *path, err *e) {
 bool gguf_open(const char *path, gguf **ret, err *e) {
   gguf *g = gguf_new(e);
   if (!g) return false;
-  if (!map_file(g, path, e)) { gguf_close(g); return false; }
+  if (!map_file(g, path, e)) {
+    gguf_close(g);
+    return false;
+  }
   if (!read_all(g, e)) {
     gguf_close(g);
     return err_prefix(e, "%s", path);
@@ -438,23 +481,64 @@ const gguf_tensor *gguf_find(const gguf *g, const char *name) {
   return s ? &g->tensors[s - 1] : NULL;
 }
 
-typedef struct number { enum { NUM_U, NUM_I, NUM_F, NUM_NONE } form; uint64_t u; int64_t i; double f; } number;
+typedef struct number {
+  enum { NUM_U, NUM_I, NUM_F, NUM_NONE } form;
+  uint64_t u;
+  int64_t i;
+  double f;
+} number;
 
 /* A number of any kind. NUM_I only when negative, so that a comparison needs no second look. */
 static number read_number(gguf_kind kind, const char *p) {
   int64_t i;
   switch (kind) {
-    case GGUF_U8: case GGUF_BOOL: return (number){.form = NUM_U, .u = (uint8_t)p[0]};
-    case GGUF_U16: { uint16_t v; memcpy(&v, p, 2); return (number){.form = NUM_U, .u = v}; }
-    case GGUF_U32: { uint32_t v; memcpy(&v, p, 4); return (number){.form = NUM_U, .u = v}; }
-    case GGUF_U64: { uint64_t v; memcpy(&v, p, 8); return (number){.form = NUM_U, .u = v}; }
-    case GGUF_I8: i = (int8_t)p[0]; break;
-    case GGUF_I16: { int16_t v; memcpy(&v, p, 2); i = v; break; }
-    case GGUF_I32: { int32_t v; memcpy(&v, p, 4); i = v; break; }
-    case GGUF_I64: { int64_t v; memcpy(&v, p, 8); i = v; break; }
-    case GGUF_F32: { float v; memcpy(&v, p, 4); return (number){.form = NUM_F, .f = (double)v}; }
-    case GGUF_F64: { double v; memcpy(&v, p, 8); return (number){.form = NUM_F, .f = v}; }
-    default: return (number){.form = NUM_NONE};
+  case GGUF_U8:
+  case GGUF_BOOL: return (number){.form = NUM_U, .u = (uint8_t)p[0]};
+  case GGUF_U16: {
+    uint16_t v;
+    memcpy(&v, p, 2);
+    return (number){.form = NUM_U, .u = v};
+  }
+  case GGUF_U32: {
+    uint32_t v;
+    memcpy(&v, p, 4);
+    return (number){.form = NUM_U, .u = v};
+  }
+  case GGUF_U64: {
+    uint64_t v;
+    memcpy(&v, p, 8);
+    return (number){.form = NUM_U, .u = v};
+  }
+  case GGUF_I8: i = (int8_t)p[0]; break;
+  case GGUF_I16: {
+    int16_t v;
+    memcpy(&v, p, 2);
+    i = v;
+    break;
+  }
+  case GGUF_I32: {
+    int32_t v;
+    memcpy(&v, p, 4);
+    i = v;
+    break;
+  }
+  case GGUF_I64: {
+    int64_t v;
+    memcpy(&v, p, 8);
+    i = v;
+    break;
+  }
+  case GGUF_F32: {
+    float v;
+    memcpy(&v, p, 4);
+    return (number){.form = NUM_F, .f = (double)v};
+  }
+  case GGUF_F64: {
+    double v;
+    memcpy(&v, p, 8);
+    return (number){.form = NUM_F, .f = v};
+  }
+  default: return (number){.form = NUM_NONE};
   }
   return i < 0 ? (number){.form = NUM_I, .i = i} : (number){.form = NUM_U, .u = (uint64_t)i};
 }
@@ -532,10 +616,10 @@ double gguf_elem_f64(const gguf_val *v, uint64_t i) { return number_f64(element(
 int64_t gguf_elem_i64(const gguf_val *v, uint64_t i) {
   number n = element(v, i);
   switch (n.form) {
-    case NUM_U: return n.u > INT64_MAX ? INT64_MAX : (int64_t)n.u;
-    case NUM_I: return n.i;
-    case NUM_F: return n.f >= 0x1p63 ? INT64_MAX : n.f <= -0x1p63 ? INT64_MIN : isnan(n.f) ? 0 : (int64_t)n.f;
-    default: return 0;
+  case NUM_U: return n.u > INT64_MAX ? INT64_MAX : (int64_t)n.u;
+  case NUM_I: return n.i;
+  case NUM_F: return n.f >= 0x1p63 ? INT64_MAX : n.f <= -0x1p63 ? INT64_MIN : isnan(n.f) ? 0 : (int64_t)n.f;
+  default: return 0;
   }
 }
 

@@ -1,12 +1,12 @@
-/* Opening goes file, description, tokenizer, template, defaults, fingerprint: what refuses most comes first, so that an unknown architecture is reported
- * before time is spent on its vocabulary. */
+/* Opening goes file, description, tokenizer, template, defaults, fingerprint: what refuses most comes first, so that an unknown architecture is
+ * reported before time is spent on its vocabulary. */
 #include "model/model.h"
 #include "base/hash.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SAMPLES = 8, SAMPLE_BYTES = 256 };   /* of every tensor, evenly spread, both ends included */
+enum { SAMPLES = 8, SAMPLE_BYTES = 256 }; /* of every tensor, evenly spread, both ends included */
 
 static void name_from(model *m) {
   const char *base = strrchr(m->path, '/');
@@ -19,7 +19,7 @@ static void name_from(model *m) {
     stem = s;
   }
   size_t n = stem.n < sizeof m->name - 1 ? stem.n : utf8_valid_prefix((str){stem.p, sizeof m->name - 1}, NULL);
-  if (n == 0 && stem.n) n = stem.n < sizeof m->name ? stem.n : sizeof m->name - 1;   /* a file name need not be UTF-8 */
+  if (n == 0 && stem.n) n = stem.n < sizeof m->name ? stem.n : sizeof m->name - 1; /* a file name need not be UTF-8 */
   memcpy(m->name, stem.p, n);
   m->name[n] = 0;
   if (!slug) return;
@@ -70,7 +70,10 @@ static bool read_fingerprint(model *m, err *e) {
   sha256_add(h, g->map, g->data_off < g->size ? g->data_off : g->size);
   for (uint64_t i = 0; i < g->n_tensors; i++) {
     const gguf_tensor *t = &g->tensors[i];
-    if (t->bytes <= SAMPLES * SAMPLE_BYTES) { sha256_add(h, t->data, t->bytes); continue; }
+    if (t->bytes <= SAMPLES * SAMPLE_BYTES) {
+      sha256_add(h, t->data, t->bytes);
+      continue;
+    }
     for (uint64_t k = 0; k < SAMPLES; k++) {
       uint64_t off = (t->bytes - SAMPLE_BYTES) / (SAMPLES - 1) * k;
       if (k == SAMPLES - 1) off = t->bytes - SAMPLE_BYTES;
@@ -82,7 +85,8 @@ static bool read_fingerprint(model *m, err *e) {
 }
 
 static bool read_parts(model *m, bool (*type_ok)(uint32_t wtype), err *e) {
-  return arch_read(m->file, type_ok, &m->arch, e) && tok_from_gguf(m->file, &m->tok, e) && read_chat(m, e) && read_defaults(m, e) && read_fingerprint(m, e);
+  return arch_read(m->file, type_ok, &m->arch, e) && tok_from_gguf(m->file, &m->tok, e) && read_chat(m, e) && read_defaults(m, e) &&
+         read_fingerprint(m, e);
 }
 
 bool model_open(const char *path, bool (*type_ok)(uint32_t wtype), model **ret, err *e) {

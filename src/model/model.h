@@ -11,15 +11,18 @@
 
 typedef struct model {
   char path[4096];
-  char name[128];            /* file stem, or general.name's slug when that is empty */
+  char name[128]; /* file stem, or general.name's slug when that is empty */
   gguf *file;
   arch arch;
   tok *tok;
-  chat_tmpl *chat;           /* NULL: none, or it did not parse */
-  err chat_err;              /* why chat is NULL */
+  chat_tmpl *chat; /* NULL: none, or it did not parse */
+  err chat_err;    /* why chat is NULL */
   str chat_source;
-  float temperature, top_p, min_p; int top_k; float repetition;   /* generation defaults from the file (general.sampling.*); NAN / -1: not stated */
-  uint8_t fingerprint[32];   /* SHA-256 over metadata, tensor table, size and sampled bytes of every tensor (not the whole file: that would cost a read) */
+  float temperature, top_p, min_p;
+  int top_k;
+  float repetition; /* generation defaults from the file (general.sampling.*); NAN / -1: not stated */
+  uint8_t
+      fingerprint[32]; /* SHA-256 over metadata, tensor table, size and sampled bytes of every tensor (not the whole file: that would cost a read) */
 } model;
 
 bool model_open(const char *path, bool (*type_ok)(uint32_t wtype), model **ret, err *e);

@@ -1,6 +1,6 @@
-/* The real models against an independent F32 evaluation of the same file (tests/golden/refs/README.md): mean KL and same-top-1 over real text, with the
- * product's own settings, bounded by llama.cpp's figures on the same tokens. Then the controls: with unrounded activations and KV the difference nearly
- * vanishes (so what is left above is rounding, not a fault), and a distribution a tenth too flat is found out. Protocol: tests/README.md. */
+/* The real models against an independent F32 evaluation of the same file (tests/golden/refs/README.md): mean KL and same-top-1 over real text, with
+ * the product's own settings, bounded by llama.cpp's figures on the same tokens. Then the controls: with unrounded activations and KV the difference
+ * nearly vanishes (so what is left above is rounding, not a fault), and a distribution a tenth too flat is found out. Protocol: tests/README.md. */
 #include "base/os.h"
 #include "engine/engine.h"
 #include "engine/weights.h"
@@ -20,19 +20,22 @@ typedef struct subject {
 } subject;
 
 static const subject subjects[] = {
-  {"smollm2-135m", "SmolLM2-135M-Instruct.Q4_1.gguf", 0.002208, 0.003, 0.965},
-  {"qwen2.5-coder-0.5b", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", 0.000693, 0.001, 0.98},
+    {"smollm2-135m", "SmolLM2-135M-Instruct.Q4_1.gguf", 0.002208, 0.003, 0.965},
+    {"qwen2.5-coder-0.5b", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", 0.000693, 0.001, 0.98},
 };
 
 typedef struct window {
   uint32_t n;
-  int32_t *tokens;        /* [n] */
-  float *rest;            /* [n] mass outside the top, divided by the total */
-  uint32_t *ids;          /* [n, TOP] best first */
-  float *p;               /* [n, TOP] masses, divided by the total */
+  int32_t *tokens; /* [n] */
+  float *rest;     /* [n] mass outside the top, divided by the total */
+  uint32_t *ids;   /* [n, TOP] best first */
+  float *p;        /* [n, TOP] masses, divided by the total */
 } window;
 
-typedef struct refs { uint32_t n_windows, vocab; window w[WINDOWS_MAX]; } refs;
+typedef struct refs {
+  uint32_t n_windows, vocab;
+  window w[WINDOWS_MAX];
+} refs;
 
 /* ---- references ------------------------------------------------------------------------------------------------------------- */
 
@@ -90,7 +93,8 @@ static refs read_refs(const char *name) {
   if (!f) die(name, "cannot open the reference file");
   take(f, name, magic, 4);
   take(f, name, head, sizeof head);
-  if (memcmp(magic, "WREF", 4) || head[0] != 1 || head[1] < 1 || head[1] > WINDOWS_MAX || head[3] != TOP) die(name, "the reference file is of another version");
+  if (memcmp(magic, "WREF", 4) || head[0] != 1 || head[1] < 1 || head[1] > WINDOWS_MAX || head[3] != TOP)
+    die(name, "the reference file is of another version");
   refs r = {.n_windows = head[1], .vocab = head[2]};
   for (uint32_t i = 0; i < r.n_windows; i++) r.w[i] = read_window(f, name);
   gzclose(f);
@@ -111,7 +115,10 @@ static void free_refs(refs *r) {
 
 /* ---- the comparison --------------------------------------------------------------------------------------------------------- */
 
-typedef struct score { double kl, flat_kl; uint64_t n, same; } score;   /* sums over positions; flat: the logits divided by 1.1 */
+typedef struct score {
+  double kl, flat_kl;
+  uint64_t n, same;
+} score; /* sums over positions; flat: the logits divided by 1.1 */
 
 /* KL(reference || softmax(heat * logits)) over the top and one bucket for the rest. */
 static double kl_row(const window *w, uint32_t i, const float *logits, uint32_t vocab, double heat, uint32_t *ret_best) {
@@ -203,13 +210,15 @@ static int check_subject(const subject *sub) {
   int bad = 1;
   if (!ok) printf("not ok %s: %s\n", sub->name, e.msg);
   else {
-    double n = (double)own.n, kl = own.kl / n, same = (double)own.same / n, bound = fmin(1.1 * sub->peer_kl, sub->max_kl), unrounded = exact.kl / (double)exact.n;
+    double n = (double)own.n, kl = own.kl / n, same = (double)own.same / n, bound = fmin(1.1 * sub->peer_kl, sub->max_kl),
+           unrounded = exact.kl / (double)exact.n;
     bad = check(sub->name, "tokens", own.n >= 2000, "%.0f positions, at least %.0f wanted", n, 2000);
     bad += check(sub->name, "KL", kl <= bound, "mean KL %.6f, at most %.6f allowed", kl, bound);
     bad += check(sub->name, "KL is not zero", kl >= 1e-5, "mean KL %.2e, under %.0e the reference would be our own", kl, 1e-5);
     bad += check(sub->name, "same top-1", same >= sub->min_top1, "%.4f of positions, at least %.4f wanted", same, sub->min_top1);
     bad += check(sub->name, "unrounded", unrounded <= 1e-6, "mean KL %.2e without rounding, at most %.0e allowed", unrounded, 1e-6);
-    bad += check(sub->name, "control", own.flat_kl / n > bound, "mean KL %.6f of a flattened distribution, more than %.6f wanted", own.flat_kl / n, bound);
+    bad += check(
+        sub->name, "control", own.flat_kl / n > bound, "mean KL %.6f of a flattened distribution, more than %.6f wanted", own.flat_kl / n, bound);
   }
   model_close(m);
   free_refs(&r);

@@ -1,6 +1,7 @@
-/* The forward pass against an independent framework: five tiny models, logits of transformers in F32 (tools/make_tiny_models.py), positions on both sides
- * of the attention split. Unrounded activations and KV must agree within 1e-3 everywhere; the product's own settings must too where the weights are not
- * quantized, for there only K and V are rounded. Then the same comparison with one number of the description bent, which must fail each time. */
+/* The forward pass against an independent framework: five tiny models, logits of transformers in F32 (tools/make_tiny_models.py), positions on both
+ * sides of the attention split. Unrounded activations and KV must agree within 1e-3 everywhere; the product's own settings must too where the weights
+ * are not quantized, for there only K and V are rounded. Then the same comparison with one number of the description bent, which must fail each time.
+ */
 #include "eng_fixture.h"
 #include <math.h>
 
@@ -9,7 +10,7 @@ static const float tolerance = 1e-3f;
 typedef struct golden {
   uint32_t n_tokens, n_pos, vocab;
   int32_t *tokens, *pos;
-  float *logits;            /* [n_pos, vocab] */
+  float *logits; /* [n_pos, vocab] */
 } golden;
 
 static void read_exact(FILE *f, void *p, size_t n) {
@@ -61,10 +62,16 @@ static float worst(const model *m, const golden *g, eng_opts o) {
   return max;
 }
 
-static const struct tiny { const char *name; float own; /* bound with the product's settings */ } tinies[] = {
-  {"tiny-llama-f32", 1e-3f}, {"tiny-qwen2-f32", 1e-3f}, {"tiny-llama-f16", 1e-3f},
-  /* int8 activations against unrounded ones; llama.cpp is 0.037 and 0.138 away on the same tokens */
-  {"tiny-llama-q", 0.06f}, {"tiny-qwen2-k", 0.15f},
+static const struct tiny {
+  const char *name;
+  float own; /* bound with the product's settings */
+} tinies[] = {
+    {"tiny-llama-f32", 1e-3f},
+    {"tiny-qwen2-f32", 1e-3f},
+    {"tiny-llama-f16", 1e-3f},
+    /* int8 activations against unrounded ones; llama.cpp is 0.037 and 0.138 away on the same tokens */
+    {"tiny-llama-q", 0.06f},
+    {"tiny-qwen2-k", 0.15f},
 };
 enum { N_TINY = sizeof tinies / sizeof *tinies };
 
@@ -111,16 +118,19 @@ static void bend_embed(arch *a) { a->embed_scale *= 1.01f; }
 
 static void test_bent(void **st) {
   (void)st;
-  static const struct { const char *what; void (*bend)(arch *); } bends[] = {
-    {"RoPE's pairs", bend_rope}, {"RoPE's base", bend_base}, {"positions", bend_position}, {"attention's scale", bend_scale},
-    {"the norm's epsilon", bend_eps}, {"the activation", bend_act}, {"the embedding's scale", bend_embed}};
+  static const struct {
+    const char *what;
+    void (*bend)(arch *);
+  } bends[] = {{"RoPE's pairs", bend_rope}, {"RoPE's base", bend_base}, {"positions", bend_position}, {"attention's scale", bend_scale},
+      {"the norm's epsilon", bend_eps}, {"the activation", bend_act}, {"the embedding's scale", bend_embed}};
   for (int i = 0; i < 3; i++) {
     golden g = golden_load(tinies[i].name);
     for (size_t b = 0; b < sizeof bends / sizeof *bends; b++) {
       model *m = open_tiny(tinies[i].name);
       bends[b].bend(&m->arch);
       float d = worst(m, &g, (eng_opts){.threads = 2, .act_f32 = true, .kv_f32 = true});
-      if (d <= 3 * tolerance) fail_msg("%s: %s bent, and the logits moved by %g only: the comparison would not see it", tinies[i].name, bends[b].what, (double)d);
+      if (d <= 3 * tolerance)
+        fail_msg("%s: %s bent, and the logits moved by %g only: the comparison would not see it", tinies[i].name, bends[b].what, (double)d);
       model_close(m);
     }
     golden_free(&g);
@@ -139,7 +149,7 @@ static void test_other_token(void **st) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_unrounded), cmocka_unit_test(test_own_settings), cmocka_unit_test(test_bent),
-    cmocka_unit_test(test_other_token)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_unrounded), cmocka_unit_test(test_own_settings), cmocka_unit_test(test_bent), cmocka_unit_test(test_other_token)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
