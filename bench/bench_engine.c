@@ -19,13 +19,13 @@ static void on_event(void *ctx, const eng_event *ev) {
 }
 
 static bool one(engine *en, const model *m, int n_prompt, int n_gen, eng_stats *st) {
-  int32_t *tok = malloc((size_t)n_prompt * sizeof *tok);
+  int32_t *ids = malloc((size_t)n_prompt * sizeof *ids);
   wait w;
   err e;
   eng_ticket *t;
-  if (!tok) return false;
-  for (int i = 0; i < n_prompt; i++) tok[i] = (int32_t)((uint32_t)(i * 2654435761u + 12345u) >> 8) % m->arch.vocab;
-  eng_req r = {.tokens = tok, .n_tokens = n_prompt, .max_tokens = n_gen, .top_logprobs = -1, .prompt_logprobs = -1, .ignore_eos = true, .on_event = on_event,
+  if (!ids) return false;
+  for (int i = 0; i < n_prompt; i++) ids[i] = (int32_t)((uint32_t)(i * 2654435761u + 12345u) >> 8) % m->arch.vocab;
+  eng_req r = {.tokens = ids, .n_tokens = n_prompt, .max_tokens = n_gen, .top_logprobs = -1, .prompt_logprobs = -1, .ignore_eos = true, .on_event = on_event,
     .ctx = &w};
   eng_sampling_default(&r.s, NULL);
   r.s.temperature = 0;
@@ -36,7 +36,7 @@ static bool one(engine *en, const model *m, int n_prompt, int n_gen, eng_stats *
     eng_ticket_free(t);
     *st = w.st;
   } else fprintf(stderr, "%s\n", e.msg);
-  free(tok);
+  free(ids);
   sem_destroy(&w.sem);
   return ok;
 }
