@@ -5,12 +5,11 @@
 #include <string.h>
 
 bool sampler_work_init(sampler_work *w, int vocab, int ctx) {
-  *w = (sampler_work){.vocab = vocab, .dry_cap = ctx};
+  *w = (sampler_work){.dry_cap = ctx};
   w->logits = malloc((size_t)vocab * sizeof *w->logits);
   w->cand = malloc((size_t)vocab * sizeof *w->cand);
-  w->prob = malloc((size_t)vocab * sizeof *w->prob);
   w->dry = malloc((size_t)ctx * sizeof *w->dry);
-  if (w->logits && w->cand && w->prob && w->dry) return true;
+  if (w->logits && w->cand && w->dry) return true;
   sampler_work_fini(w);
   return false;
 }
@@ -18,7 +17,6 @@ bool sampler_work_init(sampler_work *w, int vocab, int ctx) {
 void sampler_work_fini(sampler_work *w) {
   free(w->logits);
   free(w->cand);
-  free(w->prob);
   free(w->dry);
   memset(w, 0, sizeof *w);
 }
@@ -48,7 +46,8 @@ static void penalties(sampler_work *w, const sample_in *in) {
 }
 
 /* DRY ("don't repeat yourself", p-e-w 2024): a token that would prolong a repetition of length n >= allowed loses multiplier * base^(n - allowed).
- * Lengths of the matches between every earlier place and the end of the history by the Z-algorithm on the reversed history: linear. */
+ * Lengths of the matches between every earlier place and the end of the history by the Z-algorithm on the reversed history: linear. A breaker ends a
+ * match and is itself never penalised. */
 static void dry(sampler_work *w, const sample_in *in) {
   const eng_sampling *s = in->s;
   if (s->dry_multiplier <= 0) return;
@@ -68,6 +67,7 @@ static void dry(sampler_work *w, const sample_in *in) {
   /* Longest repetition each candidate would prolong: the token after the earlier occurrence. Longest wins, so apply only the largest per token. */
   for (int i = 1; i < last; i++) w->cand[end[-(i - 1)]].v = 0;
   for (int i = 1; i < last; i++) {
+    if (in->breaker && in->breaker[in->n_history - i]) continue;
     float len = (float)(z[i] < limit ? z[i] : limit);
     if (len > w->cand[end[-(i - 1)]].v) w->cand[end[-(i - 1)]].v = len;
   }
@@ -120,8 +120,8 @@ static int32_t argmax_all(const sample_in *in, const float *l, float inv_t, floa
   double score = (double)(max * inv_t) + gumbel(u[at % 4]);
   for (int i = 0; i < in->vocab; i += 4) {
     int n = in->vocab - i < 4 ? in->vocab - i : 4;
-    float top = l[i];
-    for (int j = 1; j < n; j++) top = l[i + j] > top ? l[i + j] : top;
+    float top = -INFINITY;   /* not l[0], which may be NaN */
+    for (int j = 0; j < n; j++) top = l[i + j] > top ? l[i + j] : top;
     if (!((double)(top * inv_t) + GUMBEL_MAX >= score)) continue;
     noise4(in, (uint32_t)i / 4, u);
     for (int j = 0; j < n; j++) {
@@ -149,10 +149,41 @@ static int32_t argmax_cands(const sample_in *in, const sample_cand *c, int n) {
 
 /* ---- truncation: candidates are (id, logit / T) ---- */
 
-static int by_value(const void *a, const void *b) {
-  const sample_cand *x = a, *y = b;
-  if (x->v != y->v) return x->v < y->v ? 1 : -1;
-  return x->id < y->id ? -1 : x->id > y->id;
+static bool better(sample_cand a, sample_cand b) { return a.v > b.v || (a.v == b.v && a.id < b.id); }
+
+/* Candidates as a heap, the best at c[0]: a step may take no memory (qsort does), and few candidates are ever asked for in order. */
+static void sift_down(sample_cand *c, int n, int i) {
+  sample_cand x = c[i];
+  for (int k; (k = 2 * i + 1) < n; i = k) {
+    if (k + 1 < n && better(c[k + 1], c[k])) k++;
+    if (!better(c[k], x)) break;
+    c[i] = c[k];
+  }
+  c[i] = x;
+}
+
+static void heap_make(sample_cand *c, int n) {
+  for (int i = n / 2 - 1; i >= 0; i--) sift_down(c, n, i);
+}
+
+/* Moves the best of a heap of n to c[n - 1]: after k pops the k best stand at the end of the array, the very best last. */
+static void heap_pop(sample_cand *c, int n) {
+  sample_cand best = c[0];
+  c[0] = c[n - 1];
+  sift_down(c, n - 1, 0);
+  c[n - 1] = best;
+}
+
+/* c[from..to) to the front, turned round: best first. */
+static int to_front(sample_cand *c, int from, int to) {
+  int n = to - from;
+  memmove(c, c + from, (size_t)n * sizeof *c);
+  for (int i = 0, j = n - 1; i < j; i++, j--) {
+    sample_cand x = c[i];
+    c[i] = c[j];
+    c[j] = x;
+  }
+  return n;
 }
 
 /* Candidates whose scaled logit is at least `floor`; NaN never is. */
@@ -165,97 +196,111 @@ static int gather(sampler_work *w, const float *l, int vocab, float inv_t, float
   return n;
 }
 
-/* The k best, sorted: the gathering band below the maximum is widened until it holds k. */
-static int keep_top_k(sampler_work *w, const float *l, int vocab, float inv_t, float max, int k) {
-  int n = 0;
-  for (float band = 8;; band *= 2) {
-    n = gather(w, l, vocab, inv_t, band > 1000 ? -INFINITY : max - band);
-    if (n >= k || band > 1000) break;
-  }
-  qsort(w->cand, (size_t)n, sizeof *w->cand, by_value);
-  return n < k ? n : k;
-}
-
-/* The smallest head of the sorted distribution whose mass reaches p (nucleus sampling, Holtzman et al. 2020). */
-static int keep_top_p(const sample_cand *c, int n, float max, double total, double p) {
-  double cum = 0;
-  for (int i = 0; i < n; i++) {
-    cum += exp((double)c[i].v - (double)max);
-    if (cum >= p * total) return i + 1;
-  }
-  return n;
-}
-
 static double mass(const sample_cand *c, int n, float max) {
   double t = 0;
   for (int i = 0; i < n; i++) t += exp((double)c[i].v - (double)max);
   return t;
 }
 
-/* Locally typical sampling (Meister et al. 2022): nearest to the entropy first, until their mass reaches p. Result sorted by value again. */
-typedef struct typ { double d, p; sample_cand c; } typ;
-static int by_distance(const void *a, const void *b) {
-  const typ *x = a, *y = b;
-  if (x->d != y->d) return x->d < y->d ? -1 : 1;
-  return x->c.id < y->c.id ? -1 : x->c.id > y->c.id;
+/* A band below the maximum is gathered and widened until it holds what is looked for; past the last width it is the whole vocabulary. */
+enum { BAND_FIRST = 8, BAND_LAST = 1000 };
+static float band_floor(float max, float band) { return band > BAND_LAST ? -INFINITY : max - band; }
+
+static int keep_top_k(sampler_work *w, const float *l, int vocab, float inv_t, float max, int k) {
+  int n = 0;
+  for (float band = BAND_FIRST;; band *= 2) {
+    n = gather(w, l, vocab, inv_t, band_floor(max, band));
+    if (n >= k || band > BAND_LAST) break;
+  }
+  if (k > n) k = n;
+  heap_make(w->cand, n);
+  for (int i = 0; i < k; i++) heap_pop(w->cand, n - i);
+  return to_front(w->cand, n - k, n);
 }
 
+/* The fewest of the best whose mass reaches p * total (nucleus sampling, Holtzman et al. 2020). */
+static int keep_top_p(sample_cand *c, int n, float max, double total, double p) {
+  double cum = 0;
+  int left = n;
+  heap_make(c, n);
+  while (left > 0) {
+    heap_pop(c, left--);
+    cum += exp((double)c[left].v - (double)max);
+    if (cum >= p * total) break;
+  }
+  return to_front(c, left, n);
+}
+
+/* top_p over the whole vocabulary: its mass once, then only as wide a band as the nucleus needs. */
+static int nucleus(const kern_ops *ops, sampler_work *w, const float *l, int vocab, float inv_t, float max, double p) {
+  double total = inv_t == 1.0f ? ops->sum_exp(l, vocab, max) : NAN;
+  if (isnan(total)) {   /* scaled, or a NaN among the logits, which has no mass */
+    total = 0;
+    for (int i = 0; i < vocab; i++) {
+      float d = l[i] * inv_t - max;
+      if (d > -40) total += (double)kern_expf(d);
+    }
+  }
+  int n = 0;
+  for (float band = BAND_FIRST;; band *= 2) {
+    n = gather(w, l, vocab, inv_t, band_floor(max, band));
+    if (band > BAND_LAST || mass(w->cand, n, max) >= p * total) break;
+  }
+  return keep_top_p(w->cand, n, max, total, p);
+}
+
+/* Locally typical sampling (Meister et al. 2022): those whose surprise is nearest to the entropy, until their mass reaches p. Surprise rises as value
+ * falls, so what is kept is one run [lo, hi) of the order by value, grown both ways from the value whose surprise is the entropy; of two equally near
+ * the likelier comes first. The i-th best lies at c[n - 1 - i] once it was popped. */
 static int keep_typical(sample_cand *c, int n, float max, double p) {
-  typ *t = malloc((size_t)n * sizeof *t);   /* rare option: paid for only when asked */
-  if (!t) return n;
-  double total = mass(c, n, max), h = 0, cum = 0;
+  double total = mass(c, n, max), zero = (double)max + log(total), entropy = 0, cum = 0;   /* zero: the value of a token that is certain */
   for (int i = 0; i < n; i++) {
-    t[i].c = c[i];
-    t[i].p = exp((double)c[i].v - (double)max) / total;
-    if (t[i].p > 0) h -= t[i].p * log(t[i].p);
+    double q = exp((double)c[i].v - (double)max) / total;
+    if (q > 0) entropy += q * (zero - (double)c[i].v);
   }
-  for (int i = 0; i < n; i++) t[i].d = t[i].p > 0 ? fabs(-log(t[i].p) - h) : INFINITY;
-  qsort(t, (size_t)n, sizeof *t, by_distance);
+  double level = zero - entropy;
+  int popped = 0;
+  heap_make(c, n);
+  while (popped < n && (double)c[0].v > level) heap_pop(c, n - popped++);
+  int lo = popped, hi = popped;
+  while (cum < p) {
+    if (hi == popped && popped < n) heap_pop(c, n - popped++);
+    double up = lo > 0 ? (double)c[n - lo].v - level : INFINITY, down = hi < popped ? level - (double)c[n - 1 - hi].v : INFINITY;
+    if (up == INFINITY && down == INFINITY) break;
+    int i = up <= down ? --lo : hi++;
+    cum += exp((double)c[n - 1 - i].v - (double)max) / total;
+  }
+  return to_front(c, n - hi, n - lo);
+}
+
+/* Those at least min_p times as likely as the likeliest that is left. */
+static int keep_min_p(sample_cand *c, int n, float log_min_p) {
+  float top = -INFINITY;
   int k = 0;
-  while (k < n) {
-    cum += t[k].p;
-    c[k] = t[k].c;
-    k++;
-    if (cum >= p) break;
-  }
-  free(t);
-  qsort(c, (size_t)k, sizeof *c, by_value);
+  for (int i = 0; i < n; i++) top = c[i].v > top ? c[i].v : top;
+  for (int i = 0; i < n; i++)
+    if (c[i].v >= top + log_min_p) c[k++] = c[i];
   return k;
 }
 
-/* Truncated candidates, sorted; never empty. */
+/* What sample_token may have to cut; a bound that cuts nothing is off. */
+static bool has_top_k(const sample_in *in) { return in->s->top_k > 0 && in->s->top_k < in->vocab; }
+static bool has_top_p(const sample_in *in) { return in->s->top_p < 1; }
+static bool has_typical(const sample_in *in) { return in->s->typical_p > 0 && in->s->typical_p < 1; }
+static bool has_min_p(const sample_in *in) { return in->s->min_p > 0; }
+
+/* Candidates that are left, at least one. */
 static int truncate(const kern_ops *ops, sampler_work *w, const sample_in *in, const float *l, float inv_t, float max) {
   const eng_sampling *s = in->s;
+  bool top_k = has_top_k(in), typical = has_typical(in), top_p = has_top_p(in);
+  float log_min_p = has_min_p(in) ? logf(fminf(s->min_p, 1)) : -INFINITY;
   int n;
-  bool typical = s->typical_p > 0 && s->typical_p < 1;
-  if (s->top_k > 0 && s->top_k < in->vocab) n = keep_top_k(w, l, in->vocab, inv_t, max, s->top_k);
-  else if (typical) n = keep_top_k(w, l, in->vocab, inv_t, max, in->vocab);
-  else if (s->top_p < 1) {
-    /* Mass of the whole vocabulary once, then only as wide a band as the nucleus needs. */
-    double total = 0;
-    if (inv_t == 1.0f) total = ops->sum_exp(l, in->vocab, max);
-    else
-      for (int i = 0; i < in->vocab; i++) {
-        float d = l[i] * inv_t - max;
-        if (d > -40) total += (double)kern_expf(d);
-      }
-    for (float band = 8;; band *= 2) {
-      n = gather(w, l, in->vocab, inv_t, band > 1000 ? -INFINITY : max - band);
-      if (band > 1000 || mass(w->cand, n, max) >= (double)s->top_p * total) break;
-    }
-    qsort(w->cand, (size_t)n, sizeof *w->cand, by_value);
-    n = keep_top_p(w->cand, n, max, total, (double)s->top_p);
-  } else {
-    n = gather(w, l, in->vocab, inv_t, max + logf(s->min_p));
-    qsort(w->cand, (size_t)n, sizeof *w->cand, by_value);
-  }
+  if (top_k) n = keep_top_k(w, l, in->vocab, inv_t, max, s->top_k);
+  else if (top_p && !typical) n = nucleus(ops, w, l, in->vocab, inv_t, max, (double)s->top_p);
+  else n = gather(w, l, in->vocab, inv_t, typical ? -INFINITY : max + log_min_p);
   if (typical) n = keep_typical(w->cand, n, max, (double)s->typical_p);
-  if (s->top_p < 1 && (typical || s->top_k > 0)) n = keep_top_p(w->cand, n, max, mass(w->cand, n, max), (double)s->top_p);
-  if (s->min_p > 0) {
-    float floor = w->cand[0].v + logf(s->min_p);
-    while (n > 1 && w->cand[n - 1].v < floor) n--;
-  }
-  return n;
+  if (top_p && (typical || top_k)) n = keep_top_p(w->cand, n, max, mass(w->cand, n, max), (double)s->top_p);
+  return has_min_p(in) ? keep_min_p(w->cand, n, log_min_p) : n;
 }
 
 int32_t sample_token(const kern_ops *ops, sampler_work *w, const sample_in *in) {
@@ -264,14 +309,12 @@ int32_t sample_token(const kern_ops *ops, sampler_work *w, const sample_in *in) 
   float max;
   int at;
   ops->max_at(l, in->vocab, &max, &at);
-  if (at < 0 || !isfinite(max)) return at < 0 ? 0 : at;
+  if (!isfinite(max)) return max > 0 ? at : 0;
   if (s->temperature <= 0) return at;
   float inv_t = 1.0f / s->temperature;
   if (!isfinite(inv_t) || !isfinite(max * inv_t)) return at;
-  bool cut = (s->top_k > 0 && s->top_k < in->vocab) || s->top_p < 1 || s->min_p > 0 || (s->typical_p > 0 && s->typical_p < 1);
-  if (!cut) return argmax_all(in, l, inv_t, max, at);
-  int n = truncate(ops, w, in, l, inv_t, max * inv_t);
-  return n > 0 ? argmax_cands(in, w->cand, n) : at;
+  if (!has_top_k(in) && !has_typical(in) && !has_top_p(in) && !has_min_p(in)) return argmax_all(in, l, inv_t, max, at);
+  return argmax_cands(in, w->cand, truncate(ops, w, in, l, inv_t, max * inv_t));
 }
 
 float sample_logprobs(const kern_ops *ops, const float *logits, int vocab, int32_t token, eng_lp *top, int n_top) {
@@ -281,10 +324,11 @@ float sample_logprobs(const kern_ops *ops, const float *logits, int vocab, int32
   double lse = log(ops->sum_exp(logits, vocab, max));
   int n = 0;
   for (int i = 0; i < vocab && n_top > 0; i++) {
-    if (n == n_top && !(logits[i] > top[n - 1].logprob)) continue;
+    float v = isnan(logits[i]) ? -INFINITY : logits[i];   /* comes last */
+    if (n == n_top && !(v > top[n - 1].logprob)) continue;
     int j = n < n_top ? n++ : n - 1;
-    while (j > 0 && top[j - 1].logprob < logits[i]) top[j] = top[j - 1], j--;
-    top[j] = (eng_lp){i, logits[i]};
+    while (j > 0 && top[j - 1].logprob < v) top[j] = top[j - 1], j--;
+    top[j] = (eng_lp){i, v};
   }
   for (int i = 0; i < n; i++) top[i].logprob = (float)((double)top[i].logprob - (double)max - lse);
   return (float)((double)logits[token] - (double)max - lse);

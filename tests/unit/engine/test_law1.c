@@ -214,9 +214,9 @@ static void store_raw(const kern_kv *kv, int layer, int32_t page, int slot, cons
   if (pos + 1 > raw_n) raw_n = pos + 1;
 }
 static void attn_unrounded(const kern_attn *a, int h, int r0, int r1) {
-  static uint8_t pool[512 * 512 * 2 * 4];
+  static uint8_t copy[512 * 512 * 2 * 4];
   kern_kv kv = *a->kv;
-  kv.type = KERN_KV_F32, kv.n_layer = 1, kv.pool = pool;
+  kv.type = KERN_KV_F32, kv.n_layer = 1, kv.pool = copy;
   for (int p = 0; p < a->pos0 + a->n_row; p++) {
     float k[512];
     for (int i = 0; i < kv.n_kv * kv.head_dim; i++) {
