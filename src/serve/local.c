@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { RETRY_NS = 20000000 };   /* how soon a lane that found the queue full is tried again */
+enum { RETRY_NS = 20000000,     /* how soon a lane that found the queue full is tried again */
+       LOCAL_QUEUE = 256 };      /* the engine's own default */
 
 /* One event of the engine, copied on its thread. A lane's last event lies in the lane itself, so that it cannot be lost for want of memory. */
 typedef struct note {
@@ -63,6 +64,7 @@ struct local {
   loop *loop;
   work *work;
   metrics *metrics;
+  int window;
   api_call *calls;
 };
 
@@ -223,7 +225,7 @@ static void on_retry(void *arg) {
 /* Submits what the window allows. A full queue refuses a request that has not begun; one that has waits for room. */
 static void pump(api_call *c) {
   err e = {0};
-  while (c->next_lane < c->n_lanes && c->live < LOCAL_WINDOW) {
+  while (c->next_lane < c->n_lanes && c->live < c->local->window) {
     if (submit(c, &c->lanes[c->next_lane], &e)) { c->next_lane++; continue; }
     if (e.code != ERR_BUSY || !c->next_lane) { fail(c, &e); return; }
     if (!c->retry) c->retry = loop_after(c->local->loop, RETRY_NS, on_retry, c);
@@ -474,9 +476,10 @@ static void cancel(api_backend *b, api_call *c) {
   free_when_idle(c); /* otherwise when its lanes have ended, or where the caller up the stack is done with it */
 }
 
-local *local_new(engine *en, const model *m, loop *l, work *w, metrics *mt) {
+local *local_new(engine *en, const model *m, loop *l, work *w, metrics *mt, int queue) {
   local *x = calloc(1, sizeof *x);
-  if (x) *x = (local){.api = {"local", start, cancel}, .engine = en, .model = m, .loop = l, .work = w, .metrics = mt};
+  int part = (queue > 0 ? queue : LOCAL_QUEUE) / 4, window = part < 1 ? 1 : part < LOCAL_WINDOW ? part : LOCAL_WINDOW;
+  if (x) *x = (local){.api = {"local", start, cancel}, .engine = en, .model = m, .loop = l, .work = w, .metrics = mt, .window = window};
   return x;
 }
 

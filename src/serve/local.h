@@ -4,8 +4,8 @@
  * Threads: as backend.h (the loop's); engine events cross from the engine thread through a queue per call.
  * Failure: as backend.h. A full queue is ERR_BUSY, a prompt over the context ERR_CONTEXT with both numbers.
  *
- * A request is prompts x choices, each a lane with a ticket of its own. At most LOCAL_WINDOW lanes of one request are with the engine
- * at a time, so that a list of prompts neither fills the queue nor starves others; the next is submitted as one ends. */
+ * A request is prompts x choices, each a lane with a ticket of its own. At most a window of them are with the engine at a time: a quarter
+ * of its queue, LOCAL_WINDOW at most, so that one list of prompts neither fills the queue nor starves others; the next is submitted as one ends. */
 #ifndef SERVE_LOCAL_H
 #define SERVE_LOCAL_H
 #include "api/backend.h"
@@ -16,7 +16,8 @@
 enum { LOCAL_WINDOW = 32 };
 
 typedef struct local local;
-local *local_new(engine *en, const model *m, loop *l, work *w, metrics *mt);   /* NULL: out of memory */
+/* queue: as the engine's option. NULL: out of memory. */
+local *local_new(engine *en, const model *m, loop *l, work *w, metrics *mt, int queue);
 void local_free(local *l);              /* after engine_close and loop_free: no event can come any more */
 api_backend *local_backend(local *l);
 #endif

@@ -92,7 +92,7 @@ static void on_loaded(void *arg) {
   pthread_join(r->loader, NULL);
   r->loading = false;
   if (r->error.code || r->signals) { loop_stop(r->loop); return; }
-  r->local = local_new(r->engine, r->model, r->loop, server_work(r->server), server_metrics(r->server));
+  r->local = local_new(r->engine, r->model, r->loop, server_work(r->server), server_metrics(r->server), (int)r->opts->queue);
   if (!r->local) {
     err_set(&r->error, ERR_NOMEM, "out of memory for the server");
     loop_stop(r->loop);

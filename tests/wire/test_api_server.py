@@ -34,7 +34,7 @@ def free_port():
         return s.getsockname()[1]
 
 
-def until(what, seconds=5.0):
+def until(what, seconds=30.0):
     """Polls; returns how long it took, or fails."""
     start = time.monotonic()
     while time.monotonic() < start + seconds:
@@ -247,7 +247,7 @@ def test_idle_server_ends_at_once():
     for sig in (signal.SIGTERM, signal.SIGINT):
         with serving() as (s, _):
             s.p.send_signal(sig)
-            check.equal(s.p.wait(5), 0)
+            check.equal(s.p.wait(30), 0)
 
 
 def test_drain():
@@ -267,7 +267,7 @@ def test_drain():
                 return True
         until(refuses)
         check.has(r.read().decode(), "data: [DONE]")
-        check.equal(s.p.wait(10), 0)
+        check.equal(s.p.wait(30), 0)
         keep.close()
 
 
@@ -278,15 +278,15 @@ def test_second_signal_stops():
         s.p.send_signal(signal.SIGTERM)
         until(lambda: "draining" in s.stderr())
         s.p.send_signal(signal.SIGTERM)
-        check.equal(s.p.wait(5), 130)
+        check.equal(s.p.wait(30), 130)
         held.close()
 
 
 def test_log_has_a_line_and_no_contents():
     with serving() as (s, c):
         c.chat("a very private sentence", max_tokens=3)
+        until(lambda: "route=/v1/chat/completions" in s.stderr())
         text = s.stderr()
-        check.has(text, "route=/v1/chat/completions")
         check.has(text, "status=200")
         check.equal("private" in text, False)
 
