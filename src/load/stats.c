@@ -2,6 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+enum { EXACT = 20000 };   /* samples up to which the binomial's ranks are summed; beyond, the normal approximation is off by less than a rank */
+
 void stats_fini(stats *s) {
   free(s->v);
   *s = (stats){0};
@@ -59,14 +61,35 @@ double stats_pct(stats *s, double p) {
   return i + 1 < s->n ? s->v[i] + f * (s->v[i + 1] - s->v[i]) : s->v[s->n - 1];
 }
 
-bool stats_pct_ok(const stats *s, double p) { return s->n > 0 && (p <= 50 || (double)s->n * (100 - p) >= 100 - 1e-9); }
+bool stats_pct_ok(const stats *s, double p) { return s->n > 0 && (double)s->n * (100 - p) >= 100 - 1e-9; }
+
+/* Ranks [lo, hi], 1-based, with P(lo <= B < hi) >= 95 % for B ~ Binomial(n, q): the number of samples below the true percentile. */
+static void ranks_exact(size_t n, double q, size_t *lo, size_t *hi) {
+  double below = 0, upto = 0, ln_n = lgamma((double)n + 1), ln_q = log(q), ln_r = log1p(-q);
+  *lo = 0;
+  *hi = n + 1;
+  for (size_t k = 0; k <= n; k++) {
+    below = upto;   /* P(B < k) */
+    upto += exp(ln_n - lgamma((double)k + 1) - lgamma((double)(n - k) + 1) + (double)k * ln_q + (double)(n - k) * ln_r);
+    if (below <= 0.025) *lo = k;
+    if (upto >= 0.975) { *hi = k + 1; return; }
+  }
+}
+
+static void ranks_normal(size_t n, double q, size_t *lo, size_t *hi) {
+  double mid = (double)n * q, half = 1.959964 * sqrt((double)n * q * (1 - q));
+  *lo = (size_t)floor(mid - half);
+  *hi = (size_t)ceil(mid + half) + 1;
+}
 
 bool stats_pct_interval(stats *s, double p, double *lo, double *hi) {
-  double n = (double)s->n, q = p / 100, half = 1.959964 * sqrt(n * q * (1 - q));
-  double l = floor(n * q - half), h = ceil(n * q + half) + 1;
-  if (s->n == 0 || l < 1 || h > n) return false;
+  size_t l, h;
+  if (!s->n) return false;
+  if (s->n <= EXACT) ranks_exact(s->n, p / 100, &l, &h);
+  else ranks_normal(s->n, p / 100, &l, &h);
+  if (l < 1 || h > s->n) return false;
   sort(s);
-  *lo = s->v[(size_t)l - 1];
-  *hi = s->v[(size_t)h - 1];
+  *lo = s->v[l - 1];
+  *hi = s->v[h - 1];
   return true;
 }

@@ -17,8 +17,9 @@ double stats_std(const stats *s);       /* population, as numpy.std and so vLLM'
 double stats_max(stats *s);
 /* Percentile p in (0, 100): linear interpolation between order statistics (numpy's default). NAN when empty. */
 double stats_pct(stats *s, double p);
-/* May it be printed? A percentile needs at least 1 / (1 - p) samples; the median one. */
+/* May it be printed? A percentile needs at least 1 / (1 - p) samples: 2, 10, 20, 100 for P50, P90, P95, P99. */
 bool stats_pct_ok(const stats *s, double p);
-/* 95 % interval of the percentile from order statistics (binomial, normal approximation of the ranks). false: not enough samples for one. */
+/* 95 % interval of the percentile: two of the samples, whose ranks follow from the binomial distribution whatever the samples' own is.
+ * false: too few samples for one. */
 bool stats_pct_interval(stats *s, double p, double *lo, double *hi);
 #endif
