@@ -19,6 +19,12 @@ void sha256_done(sha256 *h, uint8_t out[32]) {
   EVP_MD_CTX_free((EVP_MD_CTX *)h);
 }
 
+void sha256_next(sha256 *h, uint8_t out[32]) {
+  unsigned n = 32;
+  EVP_DigestFinal_ex((EVP_MD_CTX *)h, out, &n);
+  EVP_DigestInit_ex((EVP_MD_CTX *)h, NULL, NULL);   /* the same digest again */
+}
+
 void sha256_free(sha256 *h) { EVP_MD_CTX_free((EVP_MD_CTX *)h); }
 
 void sha256_hex(const uint8_t d[32], char out[65]) {

@@ -1,5 +1,4 @@
 #include "engine/kv.h"
-#include "base/hash.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -76,6 +75,9 @@ bool kv_init(kv_pool *k, const kern_kv *shape, uint64_t budget, const uint8_t ro
   k->kern = *shape;
   k->page_bytes = kern_kv_page_bytes(shape);
   if (!k->page_bytes)
+    return err_set(e, ERR_UNSUPPORTED, "heads of %d dimensions in pages of %d tokens are not supported: heads must be even and at most %d wide", shape->head_dim,
+      shape->page, KERN_HEAD_MAX);
+  if (!k->page_bytes)
     return err_param(e, ERR_UNSUPPORTED, "", "heads of %d in pages of %d tokens: the kernels take even heads up to %d and pages that are multiples of 16",
       shape->head_dim, shape->page, KERN_HEAD_MAX);
   uint64_t n = budget / k->page_bytes;
@@ -91,13 +93,13 @@ bool kv_init(kv_pool *k, const kern_kv *shape, uint64_t budget, const uint8_t ro
   k->mask = cap - 1;
   k->pages = calloc(n, sizeof *k->pages);
   k->index = malloc(cap * sizeof *k->index);
-  k->link = malloc(32 + (size_t)shape->page * sizeof(int32_t));
+  k->sha = sha256_new();
   void *mem = mmap(NULL, n * k->page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mem != MAP_FAILED) {
     k->kern.pool = mem;
     madvise(mem, n * k->page_bytes, MADV_HUGEPAGE);  /* attention walks it page by page: fewer TLB misses */
   }
-  if (!k->pages || !k->index || !k->link || !k->kern.pool) {
+  if (!k->pages || !k->index || !k->sha || !k->kern.pool) {
     kv_fini(k);
     return err_set(e, ERR_NOMEM, "cannot reserve %llu bytes for the KV cache: lower --kv-budget", (unsigned long long)(n * k->page_bytes));
   }
@@ -111,24 +113,23 @@ void kv_fini(kv_pool *k) {
   if (k->kern.pool) munmap(k->kern.pool, (size_t)k->n_pages * k->page_bytes);
   free(k->pages);
   free(k->index);
-  free(k->link);
+  if (k->sha) sha256_free(k->sha);
   memset(k, 0, sizeof *k);
-}
-
-static void chain_start(const kv_pool *k, kv_table *t, const char *salt) {
-  sha256 *h = sha256_new();
-  sha256_add(h, k->root, 32);
-  if (salt) sha256_add(h, salt, strlen(salt));
-  sha256_done(h, t->chain);
-  t->n_hashed = 0;
 }
 
 bool kv_table_init(kv_table *t, int max_tokens, const kv_pool *k, const char *salt) {
   memset(t, 0, sizeof *t);
   t->cap = (max_tokens + k->kern.page - 1) / k->kern.page;
   t->pages = malloc((size_t)(t->cap ? t->cap : 1) * sizeof *t->pages);
-  if (!t->pages) return false;
-  chain_start(k, t, salt);
+  sha256 *h = sha256_new();
+  if (!t->pages || !h) {
+    if (h) sha256_free(h);
+    return false;   /* kv_table_fini frees the rest */
+  }
+  sha256_add(h, k->root, 32);
+  if (salt) sha256_add(h, salt, strlen(salt));
+  sha256_done(h, t->start);
+  memcpy(t->chain, t->start, 32);
   return true;
 }
 
@@ -138,10 +139,9 @@ void kv_table_fini(kv_table *t) {
 }
 
 static void chain_next(kv_pool *k, const uint8_t prev[32], const int32_t *tokens, uint8_t out[32]) {
-  size_t n = (size_t)k->kern.page * sizeof *tokens;
-  memcpy(k->link, prev, 32);
-  memcpy(k->link + 32, tokens, n);
-  sha256_once(k->link, 32 + n, out);
+  sha256_add(k->sha, prev, 32);
+  sha256_add(k->sha, tokens, (size_t)k->kern.page * sizeof *tokens);
+  sha256_next(k->sha, out);
 }
 
 int kv_match(kv_pool *k, kv_table *t, const int32_t *tokens, int n) {
@@ -193,10 +193,11 @@ void kv_publish(kv_pool *k, kv_table *t, const int32_t *tokens, int n_computed) 
   }
 }
 
-void kv_release(kv_pool *k, kv_table *t, const char *salt) {
+void kv_release(kv_pool *k, kv_table *t) {
   while (t->n) {
     int32_t id = t->pages[--t->n];
     if (--k->pages[id].refs == 0) list_append(k, id);
   }
-  chain_start(k, t, salt);
+  memcpy(t->chain, t->start, 32);
+  t->n_hashed = 0;
 }

@@ -51,13 +51,13 @@ void sched_drop(sched *s, seq *q) {
       s->n_wait--;
     }
   }
-  kv_release(s->kv, &q->kv, q->req.salt);
+  kv_release(s->kv, &q->kv);
 }
 
 /* The latest arrival goes back to the head of the queue with all it has generated; its prefix is likely still cached when its turn comes. */
 static void preempt(sched *s, seq *q) {
   run_remove(s, q);
-  kv_release(s->kv, &q->kv, q->req.salt);
+  kv_release(s->kv, &q->kv);
   q->n_comp = 0;
   q->next = s->wait_head;
   s->wait_head = q;
@@ -88,7 +88,7 @@ static void admit(sched *s) {
     int hit = seq_wants_all_rows(q) ? 0 : kv_match(s->kv, &q->kv, q->tok, q->logits ? q->logits_from + 1 : q->n_tok);
     int page = s->kv->kern.page, need = (q->n_tok + page - 1) / page - q->kv.n;
     if (s->kv->n_free < need + (s->n_run > 0)) {
-      kv_release(s->kv, &q->kv, q->req.salt);
+      kv_release(s->kv, &q->kv);
       return;
     }
     wait_pop(s);

@@ -6,7 +6,7 @@
 static bool copy_req(seq *s, const eng_req *r) {
   eng_req *q = &s->req;
   *q = *r;
-  q->tokens = NULL;
+  q->tokens = NULL, q->salt = NULL;   /* in tok and in the table's chain */
   if (r->n_stop) {
     str *v = ARENA_ARRAY(&s->mem, str, (size_t)r->n_stop);
     if (!v) return false;
@@ -28,10 +28,6 @@ static bool copy_req(seq *s, const eng_req *r) {
     if (!v) return false;
     memcpy(v, r->s.bias, (size_t)r->s.n_bias * sizeof *v);
     q->s.bias = v;
-  }
-  if (r->salt) {
-    q->salt = arena_str(&s->mem, str_c(r->salt));
-    if (!q->salt) return false;
   }
   return true;
 }
