@@ -5,14 +5,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct chat_tmpl { arena mem; jj_list body; jj_frame frame; int n_slots; };
+struct chat_tmpl {
+  arena mem;
+  jj_list body;
+  jj_frame frame;
+  int n_slots;
+};
 
 bool chat_compile(str source, chat_tmpl **ret, err *e) {
   chat_tmpl *t = calloc(1, sizeof *t);
   if (!t) return err_set(e, ERR_NOMEM, "out of memory compiling a chat template");
   arena_init(&t->mem, (size_t)256 << 20);
   jj_src s = {.mem = &t->mem, .e = e, .text = source};
-  if (!jj_lex(&s) || !jj_parse(&s) || !jj_scope(&s)) { chat_free(t); return false; }
+  if (!jj_lex(&s) || !jj_parse(&s) || !jj_scope(&s)) {
+    chat_free(t);
+    return false;
+  }
   t->body = s.body;
   t->frame = s.frame;
   t->n_slots = s.n_slots;
@@ -48,7 +56,8 @@ static bool from_object(jj_rt *rt, json_t *j, int depth, jj_val *ret) {
 }
 
 static bool from_json(jj_rt *rt, json_t *j, int depth, jj_val *ret) {
-  if (depth > JJ_MAX_DATA_DEPTH) return err_set(rt->e, ERR_INPUT, "a value given to the chat template is nested deeper than %d levels", JJ_MAX_DATA_DEPTH);
+  if (depth > JJ_MAX_DATA_DEPTH)
+    return err_set(rt->e, ERR_INPUT, "a value given to the chat template is nested deeper than %d levels", JJ_MAX_DATA_DEPTH);
   switch (j ? json_typeof(j) : JSON_NULL) {
   case JSON_OBJECT: return from_object(rt, j, depth, ret);
   case JSON_ARRAY:
@@ -61,7 +70,8 @@ static bool from_json(jj_rt *rt, json_t *j, int depth, jj_val *ret) {
   case JSON_STRING: return jj_str_new(rt, (str){json_string_value(j), json_string_length(j)}, JT_NO, ret);
   case JSON_INTEGER: *ret = jj_int(json_integer_value(j)); return true;
   case JSON_REAL: *ret = jj_float(json_real_value(j)); return true;
-  case JSON_TRUE: case JSON_FALSE: *ret = jj_bool(json_is_true(j)); return true;
+  case JSON_TRUE:
+  case JSON_FALSE: *ret = jj_bool(json_is_true(j)); return true;
   default: *ret = jj_none(); return true;
   }
 }
@@ -127,7 +137,8 @@ static bool add_extra(jj_rt *rt, json_t *extra) {
 
 static bool variables(jj_rt *rt, const chat_vars *v) {
   jj_val vars, list, m, tools = jj_none();
-  if (!v->messages || !objects(rt->e, v->messages, "messages")) return v->messages ? false : err_param(rt->e, ERR_INPUT, "messages", "'messages' is missing");
+  if (!v->messages || !objects(rt->e, v->messages, "messages"))
+    return v->messages ? false : err_param(rt->e, ERR_INPUT, "messages", "'messages' is missing");
   if (v->tools && !json_is_null(v->tools) && (!objects(rt->e, v->tools, "tools") || !from_json(rt, v->tools, 0, &tools))) return false;
   if (!jj_dict_new(rt, J_DICT, &vars)) return false;
   rt->vars = vars.d;

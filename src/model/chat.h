@@ -2,7 +2,9 @@
  * Not a Jinja for web pages: the subset that templates use, bounded in steps, depth and output; no per-model heuristics.
  * Ownership: chat_tmpl owns its parse tree; a render result is the caller's.
  * Threads: a compiled template is immutable; any thread may render.
- * Failure: ERR_INPUT with line and what was unexpected on a template that does not parse, on raise_exception (its message), on a step, depth or output bound. */
+ * Failure: ERR_INPUT "chat template, line N: ..." on a template that does not parse, on raise_exception (its message), on a step, depth, memory or
+ * output bound; ERR_UNSUPPORTED naming a construct that jinja2 has and we do not; ERR_INPUT with err.param on messages, tools or extra of a wrong
+ * shape. */
 #ifndef MODEL_CHAT_H
 #define MODEL_CHAT_H
 #include "base/buf.h"
@@ -14,17 +16,19 @@ bool chat_compile(str source, chat_tmpl **ret, err *e);
 void chat_free(chat_tmpl *t);
 
 typedef struct chat_vars {
-  json_t *messages;         /* array of objects; borrowed */
-  json_t *tools;            /* array or NULL (rendered as none) */
-  json_t *extra;            /* object: chat_template_kwargs and other top-level variables; may be NULL */
-  const char *bos, *eos;    /* texts of the special tokens; "" when none */
+  /* Array of objects; borrowed. As in transformers, a key whose value is null is dropped, and reasoning given as reasoning_content, thinking or
+   * reasoning is seen under the first two. */
+  json_t *messages;
+  json_t *tools;         /* array or NULL (rendered as none) */
+  json_t *extra;         /* object: chat_template_kwargs and other top-level variables (not messages, not tools); wins over the rest; may be NULL */
+  const char *bos, *eos; /* texts of the special tokens; "" or NULL when none: bos_token is then undefined, as the reference has it */
   bool add_generation_prompt;
-  int64_t now;              /* Unix seconds for strftime_now (local time zone of the process); part of the request */
+  int64_t now; /* Unix seconds for strftime_now (local time zone of the process); part of the request */
 } chat_vars;
 
 typedef struct chat_text {
-  buf text;                 /* rendered prompt */
-  uint8_t *trust;           /* [text.n] 1: came from the template's own literals (or bos/eos), 0: came from messages, tools, extra */
+  buf text;       /* rendered prompt */
+  uint8_t *trust; /* [text.n] 1: came from the template's own literals (or bos/eos), 0: came from messages, tools, extra */
 } chat_text;
 bool chat_render(const chat_tmpl *t, const chat_vars *v, chat_text *ret, err *e);
 void chat_text_fini(chat_text *c);

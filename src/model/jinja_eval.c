@@ -5,7 +5,11 @@
 /* How a statement ended. */
 typedef enum flow { GO_ON, BREAK, CONTINUE, FAILED } flow;
 
-typedef struct env { jj_rt *rt; jj_act *act; jj_val block; /* what a filter block captured */ } env;
+typedef struct env {
+  jj_rt *rt;
+  jj_act *act;
+  jj_val block; /* what a filter block captured */
+} env;
 
 static bool eval(env *x, const jj_node *n, jj_val *ret);
 static flow exec_list(env *x, const jj_list *l);
@@ -45,7 +49,10 @@ static bool ns_set(jj_rt *rt, jj_val ns, str attr, jj_val v) {
 }
 
 static bool assign(env *x, const jj_node *t, jj_val v) {
-  if (t->kind == N_NAME) { *slot(x->act, t->name.ref) = v; return true; }
+  if (t->kind == N_NAME) {
+    *slot(x->act, t->name.ref) = v;
+    return true;
+  }
   if (t->kind == N_NSREF) return ns_set(x->rt, *slot(x->act, t->name.ref), t->name.attr, v);
   jj_iter *it = jj_iter_of(x->rt, v);
   jj_val e;
@@ -233,7 +240,10 @@ bool jj_call_value(jj_rt *rt, jj_val f, const jj_argv *args, jj_val *ret) {
   case J_FUNC: return jj_global_call(rt, f.fn, args, ret);
   case J_JOINER:
     if (args->n || args->n_kw) return jj_fail(rt, "a joiner takes no arguments");
-    if (f.cy->used) { *ret = f.cy->v[0]; return true; }
+    if (f.cy->used) {
+      *ret = f.cy->v[0];
+      return true;
+    }
     f.cy->used = true;
     return jj_str_new(rt, STR(""), JT_YES, ret);
   case J_LOOP: return jj_refuse(rt, "recursive loops are not supported");
@@ -331,7 +341,8 @@ static bool eval_kind(env *x, const jj_node *n, jj_val *ret) {
     *ret = *slot(x->act, n->name.ref);
     if (ret->tag == J_MISSING) *ret = (jj_val){.tag = J_UNDEF, .sub = JU_NAME, .name = &n->name.id};
     return true;
-  case N_LIST: case N_TUPLE: return eval_seq(x, n, ret);
+  case N_LIST:
+  case N_TUPLE: return eval_seq(x, n, ret);
   case N_DICT: return eval_dict(x, n, ret);
   case N_CONCAT: return eval_concat(x, n, ret);
   case N_UNARY:
@@ -342,7 +353,8 @@ static bool eval_kind(env *x, const jj_node *n, jj_val *ret) {
     if (!eval(x, n->sub.a, &a) || !eval(x, n->sub.b, &b)) return false;
     x->rt->line = n->line;
     return jj_binary(x->rt, (jj_op)n->op, a, b, ret);
-  case N_AND: case N_OR: /* the deciding operand is the value */
+  case N_AND:
+  case N_OR: /* the deciding operand is the value */
     if (!eval(x, n->sub.a, ret)) return false;
     return jj_truth(*ret) == (n->kind == N_OR) || eval(x, n->sub.b, ret);
   case N_COMPARE: return eval_compare(x, n, ret);
@@ -358,7 +370,8 @@ static bool eval_kind(env *x, const jj_node *n, jj_val *ret) {
     return jj_attr(x->rt, a, &n->attr.id, ret);
   case N_ITEM: return eval_item(x, n, ret);
   case N_CALL: return eval_call(x, n, (jj_val){0}, ret);
-  case N_FILTER: case N_TEST: return eval_named(x, n, ret);
+  case N_FILTER:
+  case N_TEST: return eval_named(x, n, ret);
   default: return jj_fail(x->rt, "a slice stands where a value is expected");
   }
 }
@@ -372,7 +385,10 @@ static bool eval(env *x, const jj_node *n, jj_val *ret) {
 /* ---- loops ---- */
 
 /* `for x in xs if test`: what the loop sees of xs. Lazy, as the test may read what the body changes. */
-typedef struct tested { env x; const jj_for *f; } tested;
+typedef struct tested {
+  env x;
+  const jj_for *f;
+} tested;
 
 static int next_tested(jj_rt *rt, jj_iter *it, jj_val *ret) {
   tested *t = it->st;
@@ -518,6 +534,12 @@ static flow exec_if(env *x, const jj_node *n) {
   return exec_list(x, &n->cond.other);
 }
 
+/* Filter and call blocks must come to text: the reference joins what they give without turning it into a string first. */
+static bool put_text(jj_rt *rt, jj_val v) {
+  if (v.tag != J_STR) return jj_fail(rt, "a filter or call block gives a %s where text is needed", jj_type_name(v));
+  return jj_put_part(rt, rt->out, v.s, 0, v.s->n);
+}
+
 /* {% set x %}...{% endset %} and {% filter f %}...{% endfilter %}. A break inside leaves the loop and drops what was captured. */
 static flow exec_capture(env *x, const jj_node *n) {
   jj_rt *rt = x->rt;
@@ -534,7 +556,7 @@ static flow exec_capture(env *x, const jj_node *n) {
       ok = eval(x, n->set.value, &v);
       x->block = block;
     }
-    ok = ok && (n->set.target ? assign(x, n->set.target, v) : jj_put_val(rt, rt->out, v));
+    ok = ok && (n->set.target ? assign(x, n->set.target, v) : put_text(rt, v));
     if (!ok) f = FAILED;
   }
   jj_out_fini(&own);
@@ -554,7 +576,7 @@ static bool exec_call_block(env *x, const jj_node *n) {
   jj_val caller, v;
   if (!make_macro(x, n->fn.fn, &caller)) return false;
   if (n->kind == N_GENERATION) return call_macro(x->rt, caller.m, &(jj_argv){0}, &v) && jj_put_val(x->rt, x->rt->out, v);
-  return eval_call(x, n->fn.call, caller, &v) && jj_put_val(x->rt, x->rt->out, v);
+  return eval_call(x, n->fn.call, caller, &v) && put_text(x->rt, v);
 }
 
 static flow exec_with(env *x, const jj_node *n) {
@@ -592,9 +614,11 @@ static flow exec(env *x, const jj_node *n) {
     rt->line = n->line;
     ok = ok && assign(x, n->set.target, v);
     break;
-  case N_SETBLOCK: case N_FILTERBLOCK: return exec_capture(x, n);
+  case N_SETBLOCK:
+  case N_FILTERBLOCK: return exec_capture(x, n);
   case N_MACRO: ok = make_macro(x, n->fn.fn, slot(x->act, n->fn.ref)); break;
-  case N_CALLBLOCK: case N_GENERATION: ok = exec_call_block(x, n); break;
+  case N_CALLBLOCK:
+  case N_GENERATION: ok = exec_call_block(x, n); break;
   case N_WITH: return exec_with(x, n);
   case N_BREAK: return BREAK;
   case N_CONTINUE: return CONTINUE;

@@ -8,9 +8,9 @@
 /* A field as either language writes it. */
 typedef struct spec {
   uint32_t fill;
-  char align, sign, type;    /* 0: not given; sign: '+', ' ' */
+  char align, sign, type; /* 0: not given; sign: '+', ' ' */
   bool alt, zero, comma, under;
-  int64_t width, prec;       /* prec -1: not given */
+  int64_t width, prec; /* prec -1: not given */
 } spec;
 
 enum { MAX_WIDTH = 1 << 20, MAX_PREC = 400 };
@@ -47,13 +47,17 @@ static void group(char *d, size_t cap, char sep, int every) {
 }
 
 static bool put_number(jj_rt *rt, jj_out *o, const spec *sp, bool neg, const char *prefix, char *digits, size_t cap) {
-  if (sp->comma || sp->under) group(digits, cap, sp->comma ? ',' : '_', *prefix || sp->type == 'x' || sp->type == 'X' || sp->type == 'b' || sp->type == 'o' ? 4 : 3);
+  if (sp->comma || sp->under)
+    group(digits, cap, sp->comma ? ',' : '_', *prefix || sp->type == 'x' || sp->type == 'X' || sp->type == 'b' || sp->type == 'o' ? 4 : 3);
   char text[MAX_PREC + 900];
   const char *sign = neg ? "-" : sp->sign == '+' ? "+" : sp->sign == ' ' ? " " : "";
   int n = snprintf(text, sizeof text, "%s%s%s", sign, prefix, digits);
   jj_str body = {.p = text, .n = (size_t)n, .len = (size_t)n, .trust = JT_NO};
   spec s = *sp;
-  if (s.zero && !s.align) { s.align = '='; if (!s.fill) s.fill = '0'; }
+  if (s.zero && !s.align) {
+    s.align = '=';
+    if (!s.fill) s.fill = '0';
+  }
   return put_padded(rt, o, &s, &body, strlen(sign) + strlen(prefix), '>');
 }
 
@@ -61,9 +65,13 @@ static bool put_int(jj_rt *rt, jj_out *o, const spec *sp, int64_t v) {
   char d[160];
   uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
   const char *prefix = "";
-  if (sp->type == 'x' || sp->type == 'X') { snprintf(d, 70, sp->type == 'x' ? "%llx" : "%llX", (unsigned long long)u); prefix = sp->type == 'x' ? "0x" : "0X"; }
-  else if (sp->type == 'o') { snprintf(d, 70, "%llo", (unsigned long long)u); prefix = "0o"; }
-  else if (sp->type == 'b') {
+  if (sp->type == 'x' || sp->type == 'X') {
+    snprintf(d, 70, sp->type == 'x' ? "%llx" : "%llX", (unsigned long long)u);
+    prefix = sp->type == 'x' ? "0x" : "0X";
+  } else if (sp->type == 'o') {
+    snprintf(d, 70, "%llo", (unsigned long long)u);
+    prefix = "0o";
+  } else if (sp->type == 'b') {
     size_t n = 0, k = u ? 64 - (size_t)__builtin_clzll(u) : 1;
     while (k-- > 0) d[n++] = (char)('0' + (u >> k & 1));
     d[n] = 0;
@@ -78,8 +86,15 @@ static bool put_float(jj_rt *rt, jj_out *o, const spec *sp, double f) {
   char type = sp->type;
   double a = fabs(f);
   bool neg = signbit(f) && !isnan(f), percent = type == '%';
-  if (percent) { a *= 100; type = 'f'; }
-  if (!isfinite(a)) snprintf(d, sizeof d, "%s", isnan(a) ? type == 'F' || type == 'E' || type == 'G' ? "NAN" : "nan" : type == 'F' || type == 'E' || type == 'G' ? "INF" : "inf");
+  if (percent) {
+    a *= 100;
+    type = 'f';
+  }
+  if (!isfinite(a))
+    snprintf(d, sizeof d, "%s",
+        isnan(a)                                    ? type == 'F' || type == 'E' || type == 'G' ? "NAN" : "nan"
+        : type == 'F' || type == 'E' || type == 'G' ? "INF"
+                                                    : "inf");
   else if (!type && sp->prec < 0) jj_float_repr(a, d);
   else {
     snprintf(fmt, sizeof fmt, "%%%s.*%c", sp->alt ? "#" : "", type ? type : 'g');
@@ -107,7 +122,14 @@ static bool repr(jj_rt *rt, jj_val v, jj_str **ret) {
 
 /* ---- % ---- */
 
-typedef struct percent { jj_rt *rt; jj_out *o; jj_val args; size_t at; bool keyed; const char *p, *end; } percent;
+typedef struct percent {
+  jj_rt *rt;
+  jj_out *o;
+  jj_val args;
+  size_t at;
+  bool keyed;
+  const char *p, *end;
+} percent;
 
 static bool next_arg(percent *x, jj_val *ret) {
   jj_val a = x->args;
@@ -153,8 +175,12 @@ static bool conversion(percent *x, spec *sp, jj_val v) {
     if (!jj_str_new(rt, (str){b, (size_t)n}, JT_NO, &ch)) return false;
     return sp->align = dflt, put_text(rt, x->o, sp, ch.s, dflt);
   }
-  if (!jj_is_intlike(v) && v.tag != J_FLOAT) return v.tag == J_UNDEF ? jj_undef_fail(rt, v) : jj_fail(rt, "%%%c needs a number, not a %s", t, jj_type_name(v));
-  if (dflt == '<') { sp->align = '<'; sp->zero = false; }
+  if (!jj_is_intlike(v) && v.tag != J_FLOAT)
+    return v.tag == J_UNDEF ? jj_undef_fail(rt, v) : jj_fail(rt, "%%%c needs a number, not a %s", t, jj_type_name(v));
+  if (dflt == '<') {
+    sp->align = '<';
+    sp->zero = false;
+  }
   if (strchr("diu", t)) {
     if (v.tag == J_FLOAT && (!isfinite(v.f) || fabs(v.f) >= 0x1p63)) return jj_fail(rt, "%g does not fit an integer format", v.f);
     sp->type = 'd';
@@ -185,6 +211,7 @@ static bool percent_field(percent *x) {
       if (!open) break;
     }
     if (q == x->end) return jj_fail(x->rt, "a format key is never closed");
+    if (x->args.tag == J_UNDEF) return jj_undef_fail(x->rt, x->args);
     if (x->args.tag != J_DICT) return jj_fail(x->rt, "a format with keys needs a mapping");
     str k = {x->p, (size_t)(q - x->p)};
     if (!jj_dict_gets(x->rt, x->args.d, k, &v)) return jj_fail(x->rt, "the format's key '%.*s' is not in the mapping", (int)k.n, k.p);
@@ -199,7 +226,10 @@ static bool percent_field(percent *x) {
     else if (*x->p == '0') sp.zero = true;
   }
   if (!number(x, MAX_WIDTH, &sp.width, &star)) return false;
-  if (sp.width < 0) { sp.align = '<'; sp.width = -sp.width; }
+  if (sp.width < 0) {
+    sp.align = '<';
+    sp.width = -sp.width;
+  }
   if (x->p < x->end && *x->p == '.') {
     x->p++;
     if (!number(x, MAX_PREC, &sp.prec, &star)) return false;
@@ -223,10 +253,15 @@ bool jj_percent(jj_rt *rt, const jj_str *fmt, jj_val args, jj_val *ret) {
     if (!q) q = x.end;
     ok = jj_put_part(rt, &o, fmt, (size_t)(x.p - fmt->p), (size_t)(q - x.p));
     x.p = q;
-    if (ok && q < x.end) { x.p++; ok = percent_field(&x); }
+    if (ok && q < x.end) {
+      x.p++;
+      ok = percent_field(&x);
+    }
   }
-  bool mapping = args.tag == J_DICT || args.tag == J_LIST; /* these may go unused */
-  if (ok && !mapping && !x.keyed && (args.tag == J_TUPLE ? x.at < args.q->n : x.at < 1)) ok = jj_fail(rt, "not all arguments were used by the format string");
+  /* What can be subscripted passes for a mapping and may go unused; an undefined value does too. */
+  bool mapping = args.tag == J_DICT || args.tag == J_LIST || args.tag == J_RANGE || args.tag == J_UNDEF;
+  if (ok && !mapping && !x.keyed && (args.tag == J_TUPLE ? x.at < args.q->n : x.at < 1))
+    ok = jj_fail(rt, "not all arguments were used by the format string");
   ok = ok && jj_take(rt, &o, ret);
   jj_out_fini(&o);
   return ok;
@@ -234,7 +269,13 @@ bool jj_percent(jj_rt *rt, const jj_str *fmt, jj_val args, jj_val *ret) {
 
 /* ---- format() ---- */
 
-typedef struct braces { jj_rt *rt; const jj_str *fmt; const jj_argv *args; int64_t next; bool numbered; } braces;
+typedef struct braces {
+  jj_rt *rt;
+  const jj_str *fmt;
+  const jj_argv *args;
+  int64_t next;
+  bool numbered;
+} braces;
 
 static bool digits_only(str s) {
   for (size_t i = 0; i < s.n; i++)
@@ -273,9 +314,11 @@ static bool field_value(braces *b, str f, jj_val *ret) {
     jj_val key;
     if (!name) return false;
     *name = (str){f.p, n};
-    if (!item) { if (!jj_attr(rt, *ret, name, ret)) return false; }
-    else if (digits_only(*name) && str_i64(*name, &i)) { if (!jj_item(rt, *ret, jj_int(i), ret)) return false; }
-    else if (!jj_str_new(rt, *name, JT_YES, &key) || !jj_item(rt, *ret, key, ret)) return false;
+    if (!item) {
+      if (!jj_attr(rt, *ret, name, ret)) return false;
+    } else if (digits_only(*name) && str_i64(*name, &i)) {
+      if (!jj_item(rt, *ret, jj_int(i), ret)) return false;
+    } else if (!jj_str_new(rt, *name, JT_YES, &key) || !jj_item(rt, *ret, key, ret)) return false;
     f.p += n + item;
     f.n -= n + item;
     if (f.n && *f.p != '.' && *f.p != '[') return jj_fail(rt, "format: unexpected text behind ']'");
@@ -289,19 +332,32 @@ static bool parse_spec(jj_rt *rt, str s, spec *ret) {
   const char *p = s.p, *end = s.p + s.n;
   int l = 0;
   uint32_t cp = p < end ? jj_cp(p, end, &l) : 0;
-  if (p < end && p + l < end && strchr("<>=^", p[l])) { sp.fill = cp; sp.align = p[l]; p += l + 1; }
-  else if (p < end && *p && strchr("<>=^", *p)) sp.align = *p++;
+  if (p < end && p + l < end && strchr("<>=^", p[l])) {
+    sp.fill = cp;
+    sp.align = p[l];
+    p += l + 1;
+  } else if (p < end && *p && strchr("<>=^", *p)) sp.align = *p++;
   if (p < end && (*p == '+' || *p == '-' || *p == ' ')) sp.sign = *p++;
-  if (p < end && *p == '#') { sp.alt = true; p++; }
-  if (p < end && *p == '0') { sp.zero = true; p++; }
+  if (p < end && *p == '#') {
+    sp.alt = true;
+    p++;
+  }
+  if (p < end && *p == '0') {
+    sp.zero = true;
+    p++;
+  }
   for (; p < end && *p >= '0' && *p <= '9' && sp.width <= MAX_WIDTH; p++) sp.width = sp.width * 10 + (*p - '0');
-  if (p < end && (*p == ',' || *p == '_')) { *(*p == ',' ? &sp.comma : &sp.under) = true; p++; }
+  if (p < end && (*p == ',' || *p == '_')) {
+    *(*p == ',' ? &sp.comma : &sp.under) = true;
+    p++;
+  }
   if (p < end && *p == '.') {
     p++;
     if (p == end || *p < '0' || *p > '9') return jj_fail(rt, "format: a precision has no digits");
     for (sp.prec = 0; p < end && *p >= '0' && *p <= '9' && sp.prec <= MAX_PREC; p++) sp.prec = sp.prec * 10 + (*p - '0');
   }
-  if (sp.width > MAX_WIDTH || sp.prec > MAX_PREC) return jj_fail(rt, "format: the width is at most %d and the precision at most %d", MAX_WIDTH, MAX_PREC);
+  if (sp.width > MAX_WIDTH || sp.prec > MAX_PREC)
+    return jj_fail(rt, "format: the width is at most %d and the precision at most %d", MAX_WIDTH, MAX_PREC);
   if (p < end) sp.type = *p++;
   if (p < end || (sp.type && !strchr("sdxXobeEfFgG%c", sp.type))) return jj_fail(rt, "format: '%.*s' is not a format", (int)s.n, s.p);
   *ret = sp;
@@ -313,8 +369,13 @@ static bool put_field(braces *b, jj_out *o, jj_val v, char conv, str text) {
   spec sp;
   jj_str *s;
   if (!parse_spec(rt, text, &sp)) return false;
-  if (conv == 'r') { if (!repr(rt, v, &s)) return false; v = (jj_val){.tag = J_STR, .s = s}; }
-  else if (conv == 's') { if (!jj_to_str(rt, v, &s)) return false; v = (jj_val){.tag = J_STR, .s = s}; }
+  if (conv == 'r') {
+    if (!repr(rt, v, &s)) return false;
+    v = (jj_val){.tag = J_STR, .s = s};
+  } else if (conv == 's') {
+    if (!jj_to_str(rt, v, &s)) return false;
+    v = (jj_val){.tag = J_STR, .s = s};
+  }
   bool num = v.tag == J_INT || v.tag == J_FLOAT || (v.tag == J_BOOL && text.n);
   if (!num) {
     if (v.tag != J_STR && text.n) return jj_fail(rt, "format: a %s takes no format", jj_type_name(v));
@@ -340,16 +401,21 @@ static bool expand(braces *b, jj_out *o, str t, int depth);
 static bool replacement(braces *b, jj_out *o, str in, int depth) {
   jj_rt *rt = b->rt;
   size_t n = 0;
-  for (bool brackets = false; n < in.n && (brackets || (in.p[n] != '!' && in.p[n] != ':')); n++) brackets = in.p[n] == '[' || (brackets && in.p[n] != ']');
+  for (bool brackets = false; n < in.n && (brackets || (in.p[n] != '!' && in.p[n] != ':')); n++)
+    brackets = in.p[n] == '[' || (brackets && in.p[n] != ']');
   str name = {in.p, n};
   char conv = 0;
   if (n < in.n && in.p[n] == '!') {
-    if (n + 1 >= in.n || !strchr("rs", in.p[n + 1]) || (n + 2 < in.n && in.p[n + 2] != ':')) return jj_fail(rt, "format: unknown conversion behind '!'");
+    if (n + 1 >= in.n || !strchr("rs", in.p[n + 1]) || (n + 2 < in.n && in.p[n + 2] != ':'))
+      return jj_fail(rt, "format: unknown conversion behind '!'");
     conv = in.p[n + 1];
     n += 2;
   }
   str sp = {in.p + n, in.n - n};
-  if (sp.n) { sp.p++; sp.n--; }
+  if (sp.n) {
+    sp.p++;
+    sp.n--;
+  }
   jj_val v, text;
   if (!field_value(b, name, &v)) return false;
   if (!memchr(sp.p, '{', sp.n)) return put_field(b, o, v, conv, sp);
@@ -370,7 +436,10 @@ static bool expand(braces *b, jj_out *o, str t, int depth) {
     bool ours = t.p >= b->fmt->p && t.p + t.n <= b->fmt->p + b->fmt->n;
     if (ours ? !jj_put_part(rt, o, b->fmt, (size_t)(t.p - b->fmt->p) + i, keep) : !jj_put(rt, o, t.p + i, keep, JT_NO)) return false;
     if (q == t.n) return true;
-    if (twice) { i = q + 2; continue; }
+    if (twice) {
+      i = q + 2;
+      continue;
+    }
     if (t.p[q] == '}') return jj_fail(rt, "format: a single '}' stands in the format string");
     size_t end = q + 1;
     for (int open = 1; end < t.n; end++) {

@@ -2,9 +2,7 @@
 #include "model/jinja.h"
 #include <time.h>
 
-static bool no_kw(jj_rt *rt, jj_call *c) {
-  return !c->raw->n_kw || jj_fail(rt, "function '%s' takes no keyword arguments", c->fn->name);
-}
+static bool no_kw(jj_rt *rt, jj_call *c) { return !c->raw->n_kw || jj_fail(rt, "function '%s' takes no keyword arguments", c->fn->name); }
 
 static bool g_range(jj_rt *rt, jj_call *c, jj_val *ret) {
   const jj_argv *a = c->raw;
@@ -16,7 +14,10 @@ static bool g_range(jj_rt *rt, jj_call *c, jj_val *ret) {
     if (!jj_is_intlike(a->v[i])) return jj_fail(rt, "range needs integers, not a %s", jj_type_name(a->v[i]));
     v[i] = jj_as_int(a->v[i]);
   }
-  if (a->n == 1) { v[1] = v[0]; v[0] = 0; }
+  if (a->n == 1) {
+    v[1] = v[0];
+    v[0] = 0;
+  }
   if (!v[2]) return jj_fail(rt, "the step of a range cannot be 0");
   /* in unsigned arithmetic: the distance of two 64-bit integers always fits */
   bool some = v[2] > 0 ? v[0] < v[1] : v[0] > v[1];
@@ -107,10 +108,18 @@ static bool g_strftime(jj_rt *rt, jj_call *c, jj_val *ret) {
   char fmt[4096];
   size_t n = 0;
   for (size_t i = 0; i < f->n; i++) {
-    if (f->p[i] != '%' || i + 1 == f->n) { fmt[n++] = f->p[i]; continue; }
+    if (f->p[i] != '%' || i + 1 == f->n) {
+      fmt[n++] = f->p[i];
+      continue;
+    }
     i++;
-    if (f->p[i] == 'f') { memcpy(fmt + n, "000000", 6); n += 6; }
-    else if (f->p[i] != 'z' && f->p[i] != 'Z') { fmt[n++] = '%'; fmt[n++] = f->p[i]; }
+    if (f->p[i] == 'f') {
+      memcpy(fmt + n, "000000", 6);
+      n += 6;
+    } else if (f->p[i] != 'z' && f->p[i] != 'Z') {
+      fmt[n++] = '%';
+      fmt[n++] = f->p[i];
+    }
   }
   fmt[n] = 0;
   char *out = jj_alloc(rt, 16384, 1);
@@ -121,13 +130,14 @@ static bool g_strftime(jj_rt *rt, jj_call *c, jj_val *ret) {
 }
 
 static bool g_lipsum(jj_rt *rt, jj_call *c, jj_val *ret) {
-  (void)c; (void)ret;
+  (void)c;
+  (void)ret;
   return jj_refuse(rt, "function 'lipsum' is not supported");
 }
 
 static const jj_func globals[] = {{"range", g_range, NULL, 0}, {"dict", g_dict, NULL, 0}, {"namespace", g_namespace, NULL, 0},
-  {"cycler", g_cycler, NULL, 0}, {"joiner", g_joiner, "sep", 0}, {"raise_exception", g_raise, "message", 1},
-  {"strftime_now", g_strftime, "format", 1}, {"lipsum", g_lipsum, NULL, 0}};
+    {"cycler", g_cycler, NULL, 0}, {"joiner", g_joiner, "sep", 0}, {"raise_exception", g_raise, "message", 1},
+    {"strftime_now", g_strftime, "format", 1}, {"lipsum", g_lipsum, NULL, 0}};
 
 const jj_func *jj_global_find(int i) { return i >= 0 && (size_t)i < sizeof globals / sizeof *globals ? &globals[i] : NULL; }
 

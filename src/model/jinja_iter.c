@@ -14,6 +14,7 @@ static int next_str(jj_rt *rt, jj_iter *it, jj_val *ret) {
   int l;
   jj_cp(s->p + it->i, s->p + s->n, &l);
   if (!jj_str_sub(rt, s, it->i, (size_t)l, ret)) return -1;
+  ret->s->html = false; /* iterating Markup gives plain characters */
   it->i += (size_t)l;
   return 1;
 }
@@ -38,7 +39,9 @@ static int next_range(jj_rt *rt, jj_iter *it, jj_val *ret) {
 }
 
 static int next_none(jj_rt *rt, jj_iter *it, jj_val *ret) {
-  (void)rt; (void)it; (void)ret;
+  (void)rt;
+  (void)it;
+  (void)ret;
   return 0;
 }
 
@@ -47,7 +50,8 @@ static int next_rev(jj_rt *rt, jj_iter *it, jj_val *ret) {
   if (!it->i) return 0;
   size_t i = --it->i;
   switch (it->src.tag) {
-  case J_LIST: case J_TUPLE: *ret = it->src.q->v[i]; return 1;
+  case J_LIST:
+  case J_TUPLE: *ret = it->src.q->v[i]; return 1;
   case J_RANGE: *ret = jj_int(jj_range_at(it->src.r, (int64_t)i)); return 1;
   case J_STR: {
     int l;
@@ -61,7 +65,10 @@ static int next_rev(jj_rt *rt, jj_iter *it, jj_val *ret) {
 
 jj_iter *jj_iter_new(jj_rt *rt, int (*next)(jj_rt *, jj_iter *, jj_val *), void *st) {
   jj_iter *it = jj_alloc(rt, 1, sizeof *it);
-  if (it) { it->next = next; it->st = st; }
+  if (it) {
+    it->next = next;
+    it->st = st;
+  }
   return it;
 }
 
@@ -70,9 +77,11 @@ jj_iter *jj_iter_of(jj_rt *rt, jj_val v) {
   switch (v.tag) {
   case J_ITER: return v.it;
   case J_UNDEF: next = next_none; break;
-  case J_LIST: case J_TUPLE: next = next_seq; break;
+  case J_LIST:
+  case J_TUPLE: next = next_seq; break;
   case J_STR: next = next_str; break;
-  case J_DICT: case J_VIEW: next = next_dict; break;
+  case J_DICT:
+  case J_VIEW: next = next_dict; break;
   case J_RANGE: next = next_range; break;
   default: jj_fail(rt, "a value of type %s cannot be iterated", jj_type_name(v)); return NULL;
   }
@@ -84,21 +93,29 @@ jj_iter *jj_iter_of(jj_rt *rt, jj_val v) {
 jj_iter *jj_iter_rev(jj_rt *rt, jj_val v) {
   size_t n = 0;
   switch (v.tag) {
-  case J_LIST: case J_TUPLE: n = v.q->n; break;
+  case J_LIST:
+  case J_TUPLE: n = v.q->n; break;
   case J_STR: n = v.s->n; break;
-  case J_DICT: case J_VIEW: n = v.d->n; break;
+  case J_DICT:
+  case J_VIEW: n = v.d->n; break;
   case J_RANGE: n = (size_t)v.r->n; break;
   case J_UNDEF: break;
   case J_ITER: return NULL;
   default: jj_fail(rt, "a value of type %s cannot be reversed", jj_type_name(v)); return NULL;
   }
   jj_iter *it = jj_iter_new(rt, next_rev, NULL);
-  if (it) { it->src = v; it->i = n; }
+  if (it) {
+    it->src = v;
+    it->i = n;
+  }
   return it;
 }
 
 int jj_next(jj_rt *rt, jj_iter *it, jj_val *ret) {
-  if (++rt->depth > JJ_MAX_DEPTH) { jj_fail(rt, "generators are nested deeper than %d levels", JJ_MAX_DEPTH); return -1; }
+  if (++rt->depth > JJ_MAX_DEPTH) {
+    jj_fail(rt, "generators are nested deeper than %d levels", JJ_MAX_DEPTH);
+    return -1;
+  }
   int r = it->next(rt, it, ret);
   rt->depth--;
   return r < 0 || jj_spend(rt, 1) ? r : -1;

@@ -9,7 +9,7 @@ typedef struct lexer {
   jj_src *s;
   const char *p, *end;
   int line;
-  bool fresh;        /* the last token ended with a newline (or nothing came yet): what follows starts a line */
+  bool fresh; /* the last token ended with a newline (or nothing came yet): what follows starts a line */
   char open[JJ_MAX_AST];
   int n_open;
 } lexer;
@@ -17,6 +17,7 @@ typedef struct lexer {
 static bool src_error(jj_src *s, err_code code, int line, const char *fmt, va_list ap) {
   char msg[480];
   vsnprintf(msg, sizeof msg, fmt, ap);
+  jj_clean(msg);
   return err_set(s->e, code, "chat template, line %d: %s", line, msg);
 }
 
@@ -146,7 +147,10 @@ static bool lex_comment(lexer *x) {
   int line = x->line;
   for (const char *q = x->p; q < x->end; q++) {
     const char *r = tag_end(q, x->end, "#}");
-    if (r) { advance(x, r); return true; }
+    if (r) {
+      advance(x, r);
+      return true;
+    }
   }
   return jj_src_fail(x->s, line, "comment is never closed, expected #}");
 }
@@ -235,10 +239,13 @@ static int lex_int(lexer *x, const char **ret_end, int64_t *ret) {
       const char *d = p + 2;
       if (d < x->end && *d == '_') d++;
       q = digits(d, x->end, b, buf, sizeof buf, &n);
-      if (q > d) { base = b; goto number; }
+      if (q > d) {
+        base = b;
+        goto number;
+      }
     }
   }
-  if (*p == '0') {      /* a decimal zero: only zeros */
+  if (*p == '0') { /* a decimal zero: only zeros */
     for (q = p + 1; q < x->end && (*q == '0' || (*q == '_' && q + 1 < x->end && q[1] == '0')); q++) {}
     buf[n++] = '0';
   } else q = digits(p, x->end, 10, buf, sizeof buf, &n);
@@ -259,7 +266,10 @@ static const char *escape(lexer *x, const char *p, const char *end, char *out, s
   char c = *p;
   const char *hit = c ? strchr(from, c) : NULL;
   if (c == '\n') return p + 1;
-  if (hit) { out[(*n)++] = to[hit - from]; return p + 1; }
+  if (hit) {
+    out[(*n)++] = to[hit - from];
+    return p + 1;
+  }
   uint32_t cp = 0;
   if (c >= '0' && c <= '7') {
     int k = 0;
@@ -272,7 +282,10 @@ static const char *escape(lexer *x, const char *p, const char *end, char *out, s
     p++;
     for (int k = 0; k < want; k++, p++) {
       int d = p < end ? hex_digit(*p) : -1;
-      if (d < 0) { jj_src_fail(x->s, x->line, "escape \\%c in a string needs %d hexadecimal digits", c, want); return NULL; }
+      if (d < 0) {
+        jj_src_fail(x->s, x->line, "escape \\%c in a string needs %d hexadecimal digits", c, want);
+        return NULL;
+      }
       cp = cp * 16 + (uint32_t)d;
     }
     if (cp > 0x10FFFF || (cp >= 0xD800 && cp < 0xE000)) {
@@ -282,9 +295,15 @@ static const char *escape(lexer *x, const char *p, const char *end, char *out, s
     *n += (size_t)utf8_encode(cp, out + *n);
     return p;
   }
-  if (c == 'N') { jj_src_refuse(x->s, x->line, "character names (\\N{...}) in strings are not supported"); return NULL; }
+  if (c == 'N') {
+    jj_src_refuse(x->s, x->line, "character names (\\N{...}) in strings are not supported");
+    return NULL;
+  }
   out[(*n)++] = '\\';
-  if ((unsigned char)c < 0x80) { out[(*n)++] = c; return p + 1; }
+  if ((unsigned char)c < 0x80) {
+    out[(*n)++] = c;
+    return p + 1;
+  }
   /* The reference first spells non-ASCII characters as escapes, and the backslash before then escapes that backslash. */
   int l;
   cp = jj_cp(p, end, &l);
@@ -297,17 +316,23 @@ static bool lex_string(lexer *x) {
   const char *body = x->p + 1, *q = body;
   bool plain = true;
   while (q < x->end && *q != quote) {
-    if (*q == '\\') { plain = false; q++; }
+    if (*q == '\\') {
+      plain = false;
+      q++;
+    }
     q++;
   }
   if (q >= x->end) return jj_src_fail(x->s, x->line, "string is never closed");
   str text = {body, (size_t)(q - body)};
   if (!plain) {
-    char *out = jj_src_alloc(x->s, text.n * 3 + 16, 1);  /* the longest growth: 4 bytes become 10 behind a backslash */
+    char *out = jj_src_alloc(x->s, text.n * 3 + 16, 1); /* the longest growth: 4 bytes become 10 behind a backslash */
     if (!out) return false;
     size_t n = 0;
     for (const char *p = body; p < q;) {
-      if (*p != '\\') { out[n++] = *p++; continue; }
+      if (*p != '\\') {
+        out[n++] = *p++;
+        continue;
+      }
       if (!(p = escape(x, p + 1, q, out, &n))) return false;
     }
     text = (str){out, n};
@@ -318,10 +343,12 @@ static bool lex_string(lexer *x) {
 }
 
 static bool lex_operator(lexer *x) {
-  static const struct { char text[3]; jj_tk kind; } ops[] = {{"//", T_FLOORDIV}, {"**", T_POW}, {"==", T_EQ}, {"!=", T_NE}, {">=", T_GE},
-    {"<=", T_LE}, {"+", T_ADD}, {"-", T_SUB}, {"/", T_DIV}, {"*", T_MUL}, {"%", T_MOD}, {"~", T_TILDE}, {"[", T_LBRACKET}, {"]", T_RBRACKET},
-    {"(", T_LPAREN}, {")", T_RPAREN}, {"{", T_LBRACE}, {"}", T_RBRACE}, {">", T_GT}, {"<", T_LT}, {"=", T_ASSIGN}, {".", T_DOT}, {":", T_COLON},
-    {"|", T_PIPE}, {",", T_COMMA}, {";", T_SEMICOLON}};
+  static const struct {
+    char text[3];
+    jj_tk kind;
+  } ops[] = {{"//", T_FLOORDIV}, {"**", T_POW}, {"==", T_EQ}, {"!=", T_NE}, {">=", T_GE}, {"<=", T_LE}, {"+", T_ADD}, {"-", T_SUB}, {"/", T_DIV},
+      {"*", T_MUL}, {"%", T_MOD}, {"~", T_TILDE}, {"[", T_LBRACKET}, {"]", T_RBRACKET}, {"(", T_LPAREN}, {")", T_RPAREN}, {"{", T_LBRACE},
+      {"}", T_RBRACE}, {">", T_GT}, {"<", T_LT}, {"=", T_ASSIGN}, {".", T_DOT}, {":", T_COLON}, {"|", T_PIPE}, {",", T_COMMA}, {";", T_SEMICOLON}};
   for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
     if (!at(x->p, x->end, ops[i].text)) continue;
     char c = *x->p;
@@ -358,7 +385,10 @@ static bool lex_tag(lexer *x, jj_tk state, bool *ret_done) {
     }
   }
   uint32_t cp = jj_cp(x->p, x->end, &n);
-  if (jj_is_space(cp)) { advance(x, skip_space(x->p, x->end)); return true; }
+  if (jj_is_space(cp)) {
+    advance(x, skip_space(x->p, x->end));
+    return true;
+  }
   jj_tok *t;
   double f;
   int64_t i = 0;

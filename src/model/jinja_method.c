@@ -19,7 +19,10 @@ static bool want_int(jj_rt *rt, jj_call *c, int i, int64_t dflt, int64_t *ret) {
   return true;
 }
 
-static bool yes(jj_val *ret, bool b) { *ret = jj_bool(b); return true; }
+static bool yes(jj_val *ret, bool b) {
+  *ret = jj_bool(b);
+  return true;
+}
 
 /* ---- case, strip ---- */
 
@@ -55,11 +58,13 @@ static bool m_removesuffix(jj_rt *rt, jj_call *c, jj_val *ret) {
 
 /* ---- searching ---- */
 
-/* start and end of the searched part, in bytes, from code point arguments a[first], a[first + 1]; false in *ret_in: the part is empty and out of range. */
+/* start and end of the searched part, in bytes, from code point arguments a[first], a[first + 1]; false in *ret_in: the part is empty and out of
+ * range. */
 static bool part(jj_rt *rt, jj_call *c, int first, size_t *ret_a, size_t *ret_b, bool *ret_in) {
   jj_str *s = self(c);
   int64_t n = (int64_t)jj_str_len(s), lo = 0, hi = n;
-  if ((c->a[first].tag != J_NONE && !want_int(rt, c, first, 0, &lo)) || (c->a[first + 1].tag != J_NONE && !want_int(rt, c, first + 1, n, &hi))) return false;
+  if ((c->a[first].tag != J_NONE && !want_int(rt, c, first, 0, &lo)) || (c->a[first + 1].tag != J_NONE && !want_int(rt, c, first + 1, n, &hi)))
+    return false;
   if (lo < 0) lo = lo < -n ? 0 : lo + n;
   if (hi < 0) hi = hi < -n ? 0 : hi + n;
   if (hi > n) hi = n;
@@ -123,7 +128,10 @@ static bool m_count(jj_rt *rt, jj_call *c, jj_val *ret) {
   if (!want_str(rt, c, 0, &x) || !part(rt, c, 1, &a, &b, &in)) return false;
   str t = {self(c)->p + a, b - a};
   int64_t n = 0;
-  if (!in) { *ret = jj_int(0); return true; }
+  if (!in) {
+    *ret = jj_int(0);
+    return true;
+  }
   if (!x->n) {
     jj_str v = {.p = t.p, .n = t.n, .len = JJ_LEN_UNKNOWN};
     *ret = jj_int((int64_t)jj_str_len(&v) + 1);
@@ -268,8 +276,15 @@ static bool m_join(jj_rt *rt, jj_call *c, jj_val *ret) {
   int r = -1;
   if (!it) return false;
   for (bool first = true; (r = jj_next(rt, it, &v)) > 0; first = false) {
-    if (v.tag != J_STR) { jj_fail(rt, "join: a %s is not a string", jj_type_name(v)); r = -1; break; }
-    if ((!first && !jj_put_part(rt, &o, self(c), 0, self(c)->n)) || !jj_put_part(rt, &o, v.s, 0, v.s->n)) { r = -1; break; }
+    if (v.tag != J_STR) {
+      jj_fail(rt, "join: a %s is not a string", jj_type_name(v));
+      r = -1;
+      break;
+    }
+    if ((!first && !jj_put_part(rt, &o, self(c), 0, self(c)->n)) || !jj_put_part(rt, &o, v.s, 0, v.s->n)) {
+      r = -1;
+      break;
+    }
   }
   bool ok = r == 0 && jj_take(rt, &o, ret);
   jj_out_fini(&o);
@@ -357,9 +372,18 @@ static bool view(jj_call *c, uint8_t which, jj_val *ret) {
   *ret = (jj_val){.tag = J_VIEW, .sub = which, .d = c->self.d};
   return true;
 }
-static bool m_keys(jj_rt *rt, jj_call *c, jj_val *ret) { (void)rt; return view(c, 0, ret); }
-static bool m_values(jj_rt *rt, jj_call *c, jj_val *ret) { (void)rt; return view(c, 1, ret); }
-static bool m_items(jj_rt *rt, jj_call *c, jj_val *ret) { (void)rt; return view(c, 2, ret); }
+static bool m_keys(jj_rt *rt, jj_call *c, jj_val *ret) {
+  (void)rt;
+  return view(c, 0, ret);
+}
+static bool m_values(jj_rt *rt, jj_call *c, jj_val *ret) {
+  (void)rt;
+  return view(c, 1, ret);
+}
+static bool m_items(jj_rt *rt, jj_call *c, jj_val *ret) {
+  (void)rt;
+  return view(c, 2, ret);
+}
 
 static bool m_get(jj_rt *rt, jj_call *c, jj_val *ret) {
   uint64_t h;
@@ -368,7 +392,11 @@ static bool m_get(jj_rt *rt, jj_call *c, jj_val *ret) {
   return true;
 }
 
-static bool m_copy(jj_rt *rt, jj_call *c, jj_val *ret) { (void)rt; *ret = c->self; return true; } /* nothing changes them, so one is as good as two */
+static bool m_copy(jj_rt *rt, jj_call *c, jj_val *ret) {
+  (void)rt;
+  *ret = c->self;
+  return true;
+} /* nothing changes them, so one is as good as two */
 
 static bool m_seq_count(jj_rt *rt, jj_call *c, jj_val *ret) {
   int64_t n = 0;
@@ -389,7 +417,10 @@ static bool m_seq_index(jj_rt *rt, jj_call *c, jj_val *ret) {
   for (int64_t i = lo; i < hi && i < n; i++) {
     bool eq;
     if (!jj_equal(rt, c->self.q->v[i], c->a[0], &eq)) return false;
-    if (eq) { *ret = jj_int(i); return true; }
+    if (eq) {
+      *ret = jj_int(i);
+      return true;
+    }
   }
   return jj_fail(rt, "index: the value is not in the %s", jj_type_name(c->self));
 }
@@ -401,27 +432,36 @@ static bool m_next(jj_rt *rt, jj_call *c, jj_val *ret) {
   cy->pos = (cy->pos + 1) % cy->n;
   return true;
 }
-static bool m_reset(jj_rt *rt, jj_call *c, jj_val *ret) { (void)rt; c->self.cy->pos = 0; *ret = jj_none(); return true; }
+static bool m_reset(jj_rt *rt, jj_call *c, jj_val *ret) {
+  (void)rt;
+  c->self.cy->pos = 0;
+  *ret = jj_none();
+  return true;
+}
 
-static bool m_is_integer(jj_rt *rt, jj_call *c, jj_val *ret) { (void)rt; return yes(ret, isfinite(c->self.f) && floor(c->self.f) == c->self.f); }
+static bool m_is_integer(jj_rt *rt, jj_call *c, jj_val *ret) {
+  (void)rt;
+  return yes(ret, isfinite(c->self.f) && floor(c->self.f) == c->self.f);
+}
 
 /* ---- tables ---- */
 
-static const jj_func str_methods[] = {
-  {"capitalize", m_capitalize, "", 0}, {"casefold", m_casefold, "", 0}, {"center", m_center, "/width,fill", 1}, {"count", m_count, "/sub,start,end", 1},
-  {"endswith", m_endswith, "/suffix,start,end", 1}, {"find", m_find, "/sub,start,end", 1}, {"format", m_format, NULL, 0},
-  {"index", m_index, "/sub,start,end", 1}, {"isalnum", m_isalnum, "", 0}, {"isalpha", m_isalpha, "", 0}, {"isascii", m_isascii, "", 0},
-  {"isdecimal", m_isdecimal, "", 0}, {"isdigit", m_isdigit, "", 0}, {"islower", m_islower, "", 0}, {"isprintable", m_isprintable, "", 0},
-  {"isspace", m_isspace, "", 0}, {"isupper", m_isupper, "", 0}, {"join", m_join, "/iterable", 1}, {"ljust", m_ljust, "/width,fill", 1},
-  {"lower", m_lower, "", 0}, {"lstrip", m_lstrip, "/chars", 0}, {"partition", m_partition, "/sep", 1}, {"removeprefix", m_removeprefix, "/prefix", 1},
-  {"removesuffix", m_removesuffix, "/suffix", 1}, {"replace", m_replace, "/old,new,count", 2}, {"rfind", m_rfind, "/sub,start,end", 1},
-  {"rindex", m_rindex, "/sub,start,end", 1}, {"rjust", m_rjust, "/width,fill", 1}, {"rpartition", m_rpartition, "/sep", 1},
-  {"rsplit", m_rsplit, "sep,maxsplit", 0}, {"rstrip", m_rstrip, "/chars", 0}, {"split", m_split, "sep,maxsplit", 0},
-  {"splitlines", m_splitlines, "keepends", 0}, {"startswith", m_startswith, "/prefix,start,end", 1}, {"strip", m_strip, "/chars", 0},
-  {"swapcase", m_swapcase, "", 0}, {"title", m_title, "", 0}, {"upper", m_upper, "", 0}, {"zfill", m_zfill, "/width", 1}, {0}};
-static const jj_func dict_methods[] = {{"copy", m_copy, "", 0}, {"get", m_get, "/key,default", 1}, {"items", m_items, "", 0}, {"keys", m_keys, "", 0},
-  {"values", m_values, "", 0}, {0}};
-static const jj_func list_methods[] = {{"copy", m_copy, "", 0}, {"count", m_seq_count, "/value", 1}, {"index", m_seq_index, "/value,start,stop", 1}, {0}};
+static const jj_func str_methods[] = {{"capitalize", m_capitalize, "", 0}, {"casefold", m_casefold, "", 0}, {"center", m_center, "/width,fill", 1},
+    {"count", m_count, "/sub,start,end", 1}, {"endswith", m_endswith, "/suffix,start,end", 1}, {"find", m_find, "/sub,start,end", 1},
+    {"format", m_format, NULL, 0}, {"index", m_index, "/sub,start,end", 1}, {"isalnum", m_isalnum, "", 0}, {"isalpha", m_isalpha, "", 0},
+    {"isascii", m_isascii, "", 0}, {"isdecimal", m_isdecimal, "", 0}, {"isdigit", m_isdigit, "", 0}, {"islower", m_islower, "", 0},
+    {"isprintable", m_isprintable, "", 0}, {"isspace", m_isspace, "", 0}, {"isupper", m_isupper, "", 0}, {"join", m_join, "/iterable", 1},
+    {"ljust", m_ljust, "/width,fill", 1}, {"lower", m_lower, "", 0}, {"lstrip", m_lstrip, "/chars", 0}, {"partition", m_partition, "/sep", 1},
+    {"removeprefix", m_removeprefix, "/prefix", 1}, {"removesuffix", m_removesuffix, "/suffix", 1}, {"replace", m_replace, "/old,new,count", 2},
+    {"rfind", m_rfind, "/sub,start,end", 1}, {"rindex", m_rindex, "/sub,start,end", 1}, {"rjust", m_rjust, "/width,fill", 1},
+    {"rpartition", m_rpartition, "/sep", 1}, {"rsplit", m_rsplit, "sep,maxsplit", 0}, {"rstrip", m_rstrip, "/chars", 0},
+    {"split", m_split, "sep,maxsplit", 0}, {"splitlines", m_splitlines, "keepends", 0}, {"startswith", m_startswith, "/prefix,start,end", 1},
+    {"strip", m_strip, "/chars", 0}, {"swapcase", m_swapcase, "", 0}, {"title", m_title, "", 0}, {"upper", m_upper, "", 0},
+    {"zfill", m_zfill, "/width", 1}, {0}};
+static const jj_func dict_methods[] = {
+    {"copy", m_copy, "", 0}, {"get", m_get, "/key,default", 1}, {"items", m_items, "", 0}, {"keys", m_keys, "", 0}, {"values", m_values, "", 0}, {0}};
+static const jj_func list_methods[] = {
+    {"copy", m_copy, "", 0}, {"count", m_seq_count, "/value", 1}, {"index", m_seq_index, "/value,start,stop", 1}, {0}};
 static const jj_func cycler_methods[] = {{"next", m_next, "", 0}, {"reset", m_reset, "", 0}, {0}};
 static const jj_func float_methods[] = {{"is_integer", m_is_integer, "", 0}, {0}};
 
@@ -452,11 +492,13 @@ static bool listed(const char *const *names, str name) {
 bool jj_method_known(jj_val v, str name) {
   static const char *const of_str[] = {"encode", "expandtabs", "format_map", "isidentifier", "isnumeric", "istitle", "maketrans", "translate", NULL};
   static const char *const of_num[] = {"real", "imag", "numerator", "denominator", "conjugate", "bit_length", "bit_count", "to_bytes", "from_bytes",
-    "as_integer_ratio", "hex", "fromhex", NULL};
+      "as_integer_ratio", "hex", "fromhex", NULL};
   static const char *const of_dict[] = {"fromkeys", NULL}, *const of_range[] = {"start", "stop", "step", "count", "index", NULL};
   switch (v.tag) {
   case J_STR: return listed(of_str, name);
-  case J_BOOL: case J_INT: case J_FLOAT: return listed(of_num, name);
+  case J_BOOL:
+  case J_INT:
+  case J_FLOAT: return listed(of_num, name);
   case J_DICT: return listed(of_dict, name);
   case J_RANGE: return listed(of_range, name);
   default: return false;

@@ -37,16 +37,27 @@ static bool int_pow(jj_rt *rt, int64_t a, int64_t b, jj_val *ret) {
 static bool int_op(jj_rt *rt, jj_op op, int64_t a, int64_t b, jj_val *ret) {
   int64_t r = 0;
   switch (op) {
-  case OP_ADD: if (__builtin_add_overflow(a, b, &r)) return overflow(rt); break;
-  case OP_SUB: if (__builtin_sub_overflow(a, b, &r)) return overflow(rt); break;
-  case OP_MUL: if (__builtin_mul_overflow(a, b, &r)) return overflow(rt); break;
+  case OP_ADD:
+    if (__builtin_add_overflow(a, b, &r)) return overflow(rt);
+    break;
+  case OP_SUB:
+    if (__builtin_sub_overflow(a, b, &r)) return overflow(rt);
+    break;
+  case OP_MUL:
+    if (__builtin_mul_overflow(a, b, &r)) return overflow(rt);
+    break;
   case OP_DIV:
     if (!b) return by_zero(rt);
     *ret = jj_float((double)((long double)a / (long double)b));
     return true;
-  case OP_FLOORDIV: case OP_MOD: /* rounds down: the remainder has the divisor's sign */
+  case OP_FLOORDIV:
+  case OP_MOD: /* rounds down: the remainder has the divisor's sign */
     if (!b) return by_zero(rt);
-    if (b == -1) { if (op == OP_FLOORDIV && a == INT64_MIN) return overflow(rt); r = op == OP_MOD ? 0 : -a; break; }
+    if (b == -1) {
+      if (op == OP_FLOORDIV && a == INT64_MIN) return overflow(rt);
+      r = op == OP_MOD ? 0 : -a;
+      break;
+    }
     r = op == OP_MOD ? a % b : a / b;
     if (a % b && (a < 0) != (b < 0)) r += op == OP_MOD ? b : -1;
     break;
@@ -62,14 +73,22 @@ static bool float_op(jj_rt *rt, jj_op op, double a, double b, jj_val *ret) {
   case OP_ADD: r = a + b; break;
   case OP_SUB: r = a - b; break;
   case OP_MUL: r = a * b; break;
-  case OP_DIV: if (b == 0) return by_zero(rt); r = a / b; break;
-  case OP_FLOORDIV: case OP_MOD: {
+  case OP_DIV:
+    if (b == 0) return by_zero(rt);
+    r = a / b;
+    break;
+  case OP_FLOORDIV:
+  case OP_MOD: {
     if (b == 0) return by_zero(rt);
     double m = fmod(a, b), d = (a - m) / b;
-    if (m != 0 && (m < 0) != (b < 0)) { m += b; d -= 1; }
-    else if (m == 0) m = copysign(0.0, b);
-    if (d != 0) { double f = floor(d); r = d - f > 0.5 ? f + 1 : f; }
-    else r = copysign(0.0, a / b);
+    if (m != 0 && (m < 0) != (b < 0)) {
+      m += b;
+      d -= 1;
+    } else if (m == 0) m = copysign(0.0, b);
+    if (d != 0) {
+      double f = floor(d);
+      r = d - f > 0.5 ? f + 1 : f;
+    } else r = copysign(0.0, a / b);
     if (op == OP_MOD) r = m;
     break;
   }
@@ -89,7 +108,8 @@ static bool repeat(jj_rt *rt, jj_val v, int64_t times, jj_val *ret) {
     jj_out o = {0};
     bool ok = true;
     size_t n;
-    if (__builtin_mul_overflow(v.s->n, (size_t)times, &n) || n > JJ_MAX_OUTPUT) ok = jj_fail(rt, "makes a text of more than %zu MiB", JJ_MAX_OUTPUT >> 20);
+    if (__builtin_mul_overflow(v.s->n, (size_t)times, &n) || n > JJ_MAX_OUTPUT)
+      ok = jj_fail(rt, "makes a text of more than %zu MiB", JJ_MAX_OUTPUT >> 20);
     if (v.s->n)
       for (int64_t i = 0; ok && i < times; i++) ok = jj_put_part(rt, &o, v.s, 0, v.s->n);
     ok = ok && jj_take(rt, &o, ret);
@@ -140,13 +160,20 @@ bool jj_binary(jj_rt *rt, jj_op op, jj_val a, jj_val b, jj_val *ret) {
     if (sa && jj_is_intlike(b)) return repeat(rt, a, jj_as_int(b), ret);
     if (sb && jj_is_intlike(a)) return repeat(rt, b, jj_as_int(a), ret);
   }
-  if (op == OP_MOD && a.tag == J_STR && b.tag != J_UNDEF) return jj_percent(rt, a.s, b, ret);
+  if (op == OP_MOD && a.tag == J_STR) return jj_percent(rt, a.s, b, ret);
+  if (op == OP_SUB && (a.tag == J_VIEW || b.tag == J_VIEW)) return jj_refuse(rt, "set operations on dict views are not supported");
   return unsupported(rt, op, a, b);
 }
 
 bool jj_unary(jj_rt *rt, jj_op op, jj_val a, jj_val *ret) {
-  if (op == OP_NOT) { *ret = jj_bool(!jj_truth(a)); return true; }
-  if (a.tag == J_FLOAT) { *ret = jj_float(op == OP_NEG ? -a.f : a.f); return true; }
+  if (op == OP_NOT) {
+    *ret = jj_bool(!jj_truth(a));
+    return true;
+  }
+  if (a.tag == J_FLOAT) {
+    *ret = jj_float(op == OP_NEG ? -a.f : a.f);
+    return true;
+  }
   if (jj_is_intlike(a)) {
     int64_t i = jj_as_int(a);
     if (op == OP_NEG && i == INT64_MIN) return overflow(rt);
@@ -163,9 +190,15 @@ bool jj_compare(jj_rt *rt, jj_op op, jj_val a, jj_val b, bool *ret) {
   int c;
   switch (op) {
   case OP_EQ: return jj_equal(rt, a, b, ret);
-  case OP_NE: if (!jj_equal(rt, a, b, ret)) return false; *ret = !*ret; return true;
+  case OP_NE:
+    if (!jj_equal(rt, a, b, ret)) return false;
+    *ret = !*ret;
+    return true;
   case OP_IN: return jj_contains(rt, b, a, ret);
-  case OP_NOTIN: if (!jj_contains(rt, b, a, ret)) return false; *ret = !*ret; return true;
+  case OP_NOTIN:
+    if (!jj_contains(rt, b, a, ret)) return false;
+    *ret = !*ret;
+    return true;
   default: break;
   }
   if (!jj_order(rt, a, b, op_names[op], &c)) return false;
@@ -205,8 +238,10 @@ bool jj_len(jj_rt *rt, jj_val v, size_t *ret) {
   switch (v.tag) {
   case J_UNDEF: *ret = 0; return true;
   case J_STR: *ret = jj_str_len(v.s); return true;
-  case J_LIST: case J_TUPLE: *ret = v.q->n; return true;
-  case J_DICT: case J_VIEW: *ret = v.d->n; return true;
+  case J_LIST:
+  case J_TUPLE: *ret = v.q->n; return true;
+  case J_DICT:
+  case J_VIEW: *ret = v.d->n; return true;
   case J_RANGE: *ret = (size_t)v.r->n; return true;
   case J_LOOP:
     if (!jj_loop_length(rt, v.lo, &n)) return false;
@@ -222,17 +257,21 @@ bool jj_len(jj_rt *rt, jj_val v, size_t *ret) {
 /* Wraps instead of overflowing: i may be one past the end. */
 int64_t jj_range_at(const jj_range *r, int64_t i) { return (int64_t)((uint64_t)r->start + (uint64_t)r->step * (uint64_t)i); }
 
-static jj_val undef_attr(jj_val o, const str *name, uint8_t why) {
-  return (jj_val){.tag = J_UNDEF, .sub = why, .owner = o.tag, .name = name};
-}
+static jj_val undef_attr(jj_val o, const str *name, uint8_t why) { return (jj_val){.tag = J_UNDEF, .sub = why, .owner = o.tag, .name = name}; }
 
 /* Attributes that are not elements: methods, loop variables, namespace members. *ret_found false: there is none. */
 static bool own_attr(jj_rt *rt, jj_val o, const str *name, jj_val *ret, bool *ret_found) {
   *ret_found = true;
-  if (o.tag == J_NS) { *ret_found = jj_dict_gets(rt, o.d, *name, ret); return true; }
+  if (o.tag == J_NS) {
+    *ret_found = jj_dict_gets(rt, o.d, *name, ret);
+    return true;
+  }
   if (o.tag == J_LOOP) return jj_loop_attr(rt, o.lo, *name, ret, ret_found);
   if (o.tag == J_MACRO && str_is(*name, "name")) return jj_str_new(rt, jj_macro_name(o.m), JT_YES, ret);
-  if (o.tag == J_CYCLER && str_is(*name, "current")) { *ret = o.cy->v[o.cy->pos]; return true; }
+  if (o.tag == J_CYCLER && str_is(*name, "current")) {
+    *ret = o.cy->v[o.cy->pos];
+    return true;
+  }
   if (o.tag == J_TUPLE && o.sub == J_GROUP && (str_is(*name, "grouper") || str_is(*name, "list"))) {
     *ret = o.q->v[str_is(*name, "list")];
     return true;
@@ -245,7 +284,10 @@ static bool own_attr(jj_rt *rt, jj_val o, const str *name, jj_val *ret, bool *re
     *ret = (jj_val){.tag = J_METHOD, .me = m};
     return true;
   }
-  if (jj_method_unsafe(o, *name)) { *ret = undef_attr(o, name, JU_UNSAFE); return true; }
+  if (jj_method_unsafe(o, *name)) {
+    *ret = undef_attr(o, name, JU_UNSAFE);
+    return true;
+  }
   if (jj_method_known(o, *name)) return jj_refuse(rt, "method '%.*s' of a %s is not supported", (int)name->n, name->p, jj_type_name(o));
   *ret_found = false;
   return true;
@@ -286,7 +328,10 @@ bool jj_item(jj_rt *rt, jj_val o, jj_val key, jj_val *ret) {
     if (!at_index(rt, o, jj_as_int(key), ret, &found)) return false;
     if (found) return true;
   }
-  if (key.tag != J_STR) { *ret = jj_undef("the value has no such element"); return true; }
+  if (key.tag != J_STR) {
+    *ret = jj_undef("the value has no such element");
+    return true;
+  }
   str *name = jj_alloc(rt, 1, sizeof *name);
   if (!name) return false;
   *name = jj_view(key.s);
@@ -298,7 +343,10 @@ bool jj_item(jj_rt *rt, jj_val o, jj_val key, jj_val *ret) {
 /* ---- slices ---- */
 
 static bool slice_index(jj_rt *rt, jj_val v, int64_t dflt, int64_t n, bool back, int64_t *ret) {
-  if (jj_is_none(v)) { *ret = dflt; return true; }
+  if (jj_is_none(v)) {
+    *ret = dflt;
+    return true;
+  }
   if (v.tag == J_UNDEF) return jj_fail(rt, "a slice bound is undefined; it must be an integer or none");
   if (!jj_is_intlike(v)) return jj_fail(rt, "a slice bound must be an integer or none, not a %s", jj_type_name(v));
   int64_t i = jj_as_int(v);

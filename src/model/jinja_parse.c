@@ -2,7 +2,10 @@
  * Precedence, loosest first: if-else, or, and, not, comparison (chained), + -, ~, * / // %, **, unary, postfix, filters and tests. */
 #include "model/jinja_ast.h"
 
-typedef struct parser { jj_src *s; int i, depth; } parser;
+typedef struct parser {
+  jj_src *s;
+  int i, depth;
+} parser;
 
 static jj_node *expression(parser *p);
 static jj_node *or_expr(parser *p);
@@ -22,8 +25,8 @@ static bool word(parser *p, const char *w) { return is_word(cur(p), w); }
 static bool skip(parser *p, jj_tk k) { return is(p, k) && next(p); }
 static bool skip_word(parser *p, const char *w) { return word(p, w) && next(p); }
 
-static const char *const kind_names[] = {"end of template", "text", "{{", "}}", "{%", "%}", "a name", "a string", "a number", "a number",
-  "+", "-", "/", "//", "*", "%", "**", "~", "[", "]", "(", ")", "{", "}", "==", "!=", ">", ">=", "<", "<=", "=", ".", ":", "|", ",", ";"};
+static const char *const kind_names[] = {"end of template", "text", "{{", "}}", "{%", "%}", "a name", "a string", "a number", "a number", "+", "-",
+    "/", "//", "*", "%", "**", "~", "[", "]", "(", ")", "{", "}", "==", "!=", ">", ">=", "<", "<=", "=", ".", ":", "|", ",", ";"};
 
 static void *unexpected(parser *p, const char *expected) {
   jj_tok *t = cur(p);
@@ -45,7 +48,10 @@ static bool enter(parser *p) {
 
 static jj_node *mk(parser *p, jj_kind kind, int line) {
   jj_node *n = jj_src_alloc(p->s, 1, sizeof *n);
-  if (n) { n->kind = (uint8_t)kind; n->line = line; }
+  if (n) {
+    n->kind = (uint8_t)kind;
+    n->line = line;
+  }
   return n;
 }
 
@@ -75,7 +81,11 @@ static jj_node *mk_str(parser *p, jj_kind kind, int line, str text) {
 static jj_node *mk_op(parser *p, jj_kind kind, jj_op op, int line, jj_node *a, jj_node *b) {
   if (!a || !b) return NULL;
   jj_node *n = mk(p, kind, line);
-  if (n) { n->op = (uint8_t)op; n->sub.a = a; n->sub.b = b; }
+  if (n) {
+    n->op = (uint8_t)op;
+    n->sub.a = a;
+    n->sub.b = b;
+  }
   return n;
 }
 
@@ -135,16 +145,25 @@ static jj_node *call(parser *p, jj_node *base) {
   int line = cur(p)->line;
   jj_args *a = call_args(p);
   jj_node *n = a ? mk(p, N_CALL, line) : NULL;
-  if (n) { n->call.base = base; n->call.args = a; }
+  if (n) {
+    n->call.base = base;
+    n->call.args = a;
+  }
   return n;
 }
 
 /* A name of a filter or test; dotted names are one name. */
 static bool dotted(parser *p, str *ret) {
-  if (!is(p, T_NAME)) { unexpected(p, "a name"); return false; }
+  if (!is(p, T_NAME)) {
+    unexpected(p, "a name");
+    return false;
+  }
   *ret = next(p)->s;
   while (skip(p, T_DOT)) {
-    if (!is(p, T_NAME)) { unexpected(p, "a name"); return false; }
+    if (!is(p, T_NAME)) {
+      unexpected(p, "a name");
+      return false;
+    }
     str part = next(p)->s;
     char *s = jj_src_alloc(p->s, ret->n + part.n + 1, 1);
     if (!s) return false;
@@ -210,14 +229,18 @@ static jj_node *test(parser *p, jj_node *base) {
   n->call.args = a;
   if (!negated) return n;
   jj_node *not = mk(p, N_UNARY, line);
-  if (not) { not->op = OP_NOT; not->sub.a = n; }
-  return not;
+  if (not ) {
+    not ->op = OP_NOT;
+    not ->sub.a = n;
+  }
+  return not ;
 }
 
 static jj_node *filter_expr(parser *p, jj_node *n) {
   while (n) {
-    if (is(p, T_PIPE)) { if (!filters(p, n, false, &n)) return NULL; }
-    else if (word(p, "is")) n = test(p, n);
+    if (is(p, T_PIPE)) {
+      if (!filters(p, n, false, &n)) return NULL;
+    } else if (word(p, "is")) n = test(p, n);
     else if (is(p, T_LPAREN)) n = call(p, n);
     else break;
   }
@@ -238,7 +261,11 @@ static jj_node *subscribed(parser *p) {
   if (!is(p, T_COLON) && !is(p, T_RBRACKET) && !is(p, T_COMMA) && !(part[1] = expression(p))) return NULL;
   if (skip(p, T_COLON) && !is(p, T_RBRACKET) && !is(p, T_COMMA) && !(part[2] = expression(p))) return NULL;
   jj_node *n = mk(p, N_SLICE, line);
-  if (n) { n->sub.a = part[0]; n->sub.b = part[1]; n->sub.c = part[2]; }
+  if (n) {
+    n->sub.a = part[0];
+    n->sub.b = part[1];
+    n->sub.c = part[2];
+  }
   return n;
 }
 
@@ -248,7 +275,10 @@ static jj_node *subscript(parser *p, jj_node *base) {
   if (t->kind == T_DOT) {
     if (a->kind == T_NAME) {
       next(p);
-      if ((n = mk(p, N_ATTR, t->line))) { n->attr.base = base; n->attr.id = a->s; }
+      if ((n = mk(p, N_ATTR, t->line))) {
+        n->attr.base = base;
+        n->attr.id = a->s;
+      }
       return n;
     }
     if (a->kind != T_INT) return unexpected(p, "a name or a number behind '.'");
@@ -361,7 +391,8 @@ static jj_node *primary(parser *p, bool with_ns) {
   switch (t->kind) {
   case T_NAME: n = name(p, with_ns); break;
   case T_STR: n = strings(p); break;
-  case T_INT: case T_FLOAT:
+  case T_INT:
+  case T_FLOAT:
     next(p);
     if ((n = mk(p, N_CONST, t->line))) n->val = t->kind == T_INT ? jj_int(t->i) : jj_float(t->f);
     break;
@@ -370,7 +401,8 @@ static jj_node *primary(parser *p, bool with_ns) {
     n = tuple(p, false, true, NULL, true, false);
     if (n && !expect(p, T_RPAREN)) n = NULL;
     break;
-  case T_LBRACKET: case T_LBRACE: n = list_or_dict(p); break;
+  case T_LBRACKET:
+  case T_LBRACE: n = list_or_dict(p); break;
   default: n = unexpected(p, "an expression");
   }
   p->depth--;
@@ -443,8 +475,11 @@ static bool compare_op(parser *p, uint8_t *ret) {
   static const uint8_t ops[] = {OP_EQ, OP_NE, OP_GT, OP_GE, OP_LT, OP_LE};
   if (cur(p)->kind >= T_EQ && cur(p)->kind <= T_LE) *ret = ops[next(p)->kind - T_EQ];
   else if (skip_word(p, "in")) *ret = OP_IN;
-  else if (word(p, "not") && is_word(look(p), "in")) { next(p); next(p); *ret = OP_NOTIN; }
-  else return false;
+  else if (word(p, "not") && is_word(look(p), "in")) {
+    next(p);
+    next(p);
+    *ret = OP_NOTIN;
+  } else return false;
   return true;
 }
 
@@ -465,7 +500,12 @@ static jj_node *compare(parser *p) {
   }
   if (!first || !rhs.n) return first;
   jj_node *n = mk(p, N_COMPARE, line);
-  if (n) { n->cmp.first = first; n->cmp.rhs = rhs.v; n->cmp.ops = ops; n->cmp.n = rhs.n; }
+  if (n) {
+    n->cmp.first = first;
+    n->cmp.rhs = rhs.v;
+    n->cmp.ops = ops;
+    n->cmp.n = rhs.n;
+  }
   return n;
 }
 
@@ -475,7 +515,10 @@ static jj_node *not_expr(parser *p) {
   if (!enter(p)) return NULL;
   jj_node *a = not_expr(p), *n = a ? mk(p, N_UNARY, line) : NULL;
   p->depth--;
-  if (n) { n->op = OP_NOT; n->sub.a = a; }
+  if (n) {
+    n->op = OP_NOT;
+    n->sub.a = a;
+  }
   return n;
 }
 
@@ -511,7 +554,10 @@ static jj_node *expression(parser *p) {
 /* ---- statements ---- */
 
 static bool assignable(parser *p, jj_node *n) {
-  if (n->kind == N_NAME || n->kind == N_NSREF) { n->store = true; return true; }
+  if (n->kind == N_NAME || n->kind == N_NSREF) {
+    n->store = true;
+    return true;
+  }
   if (n->kind == N_TUPLE) {
     for (int i = 0; i < n->seq.n; i++)
       if (!assignable(p, n->seq.v[i])) return false;
@@ -530,7 +576,10 @@ static jj_node *target_name(parser *p) {
   if (!is(p, T_NAME)) return unexpected(p, "a name");
   if (is_const_name(cur(p)->s, &c)) return jj_src_fail(p->s, cur(p)->line, "'%.*s' cannot be assigned to", (int)cur(p)->s.n, cur(p)->s.p), NULL;
   jj_node *n = mk(p, N_NAME, cur(p)->line);
-  if (n) { n->name.id = next(p)->s; n->store = true; }
+  if (n) {
+    n->name.id = next(p)->s;
+    n->store = true;
+  }
   return n;
 }
 
@@ -586,7 +635,7 @@ static jj_node *parse_if(parser *p, int line) {
       n->cond.body = b;
     }
     if (!add(p, &tests, tuple(p, false, false, NULL, false, false))) return NULL;
-    if (!body_until(p, (const char *[]){"elif", "else", "endif", NULL}, &n->cond.body[tests.n - 1])) return NULL;
+    if (!body_until(p, (const char *[]){"endif", "elif", "else", NULL}, &n->cond.body[tests.n - 1])) return NULL;
     str end = next(p)->s;
     if (str_is(end, "elif")) continue;
     if (str_is(end, "else")) {
@@ -680,9 +729,21 @@ static jj_node *parse_print(parser *p, int line) {
 static jj_node *parse_break(parser *p, int line) { return mk(p, N_BREAK, line); }
 static jj_node *parse_continue(parser *p, int line) { return mk(p, N_CONTINUE, line); }
 
-static const struct { const char *tag; jj_node *(*parse)(parser *, int line); } tags[] = {
-  {"for", parse_for}, {"if", parse_if}, {"set", parse_set}, {"macro", parse_macro}, {"call", parse_call}, {"filter", parse_filter_block},
-  {"with", parse_with}, {"print", parse_print}, {"break", parse_break}, {"continue", parse_continue}, {"generation", parse_generation},
+static const struct {
+  const char *tag;
+  jj_node *(*parse)(parser *, int line);
+} tags[] = {
+    {"for", parse_for},
+    {"if", parse_if},
+    {"set", parse_set},
+    {"macro", parse_macro},
+    {"call", parse_call},
+    {"filter", parse_filter_block},
+    {"with", parse_with},
+    {"print", parse_print},
+    {"break", parse_break},
+    {"continue", parse_continue},
+    {"generation", parse_generation},
 };
 /* Tags of the reference that chat templates have no use for: they name other templates, blocks of a base template or HTML escaping. */
 static const char *const refused[] = {"block", "extends", "include", "import", "from", "autoescape", NULL};
@@ -691,7 +752,10 @@ static jj_node *statement(parser *p, const char *const *ends) {
   jj_tok *t = cur(p);
   if (t->kind != T_NAME) return unexpected(p, "the name of a tag");
   for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
-    if (str_is(t->s, tags[i].tag)) { next(p); return tags[i].parse(p, t->line); }
+    if (str_is(t->s, tags[i].tag)) {
+      next(p);
+      return tags[i].parse(p, t->line);
+    }
   for (int i = 0; refused[i]; i++)
     if (str_is(t->s, refused[i])) return jj_src_refuse(p->s, t->line, "tag '%s' is not supported in chat templates", refused[i]), NULL;
   int n = (int)(t->s.n < 60 ? t->s.n : 60);
@@ -717,7 +781,10 @@ static bool statements(parser *p, const char *const *ends, jj_list *ret) {
       if (!v || !expect(p, T_VAR_END) || !(n = mk(p, N_PRINT, t->line)) || !add(p, &n->seq, v) || !add(p, ret, n)) return false;
     } else {
       for (int i = 0; ends && ends[i]; i++)
-        if (word(p, ends[i])) { p->depth--; return true; }
+        if (word(p, ends[i])) {
+          p->depth--;
+          return true;
+        }
       if (!add(p, ret, statement(p, ends)) || !expect(p, T_BLOCK_END)) return false;
     }
   }

@@ -104,8 +104,11 @@ static bool put_float(jj_rt *rt, jj_out *o, double f) {
 
 static bool put_repr_cp(jj_rt *rt, jj_out *o, const jj_str *s, size_t off, int n, uint32_t cp, char quote) {
   char b[16];
-  if (cp == (uint32_t)quote || cp == '\\') { b[0] = '\\'; b[1] = (char)cp; b[2] = 0; }
-  else if (cp == '\n' || cp == '\r' || cp == '\t') snprintf(b, sizeof b, "\\%c", cp == '\n' ? 'n' : cp == '\r' ? 'r' : 't');
+  if (cp == (uint32_t)quote || cp == '\\') {
+    b[0] = '\\';
+    b[1] = (char)cp;
+    b[2] = 0;
+  } else if (cp == '\n' || cp == '\r' || cp == '\t') snprintf(b, sizeof b, "\\%c", cp == '\n' ? 'n' : cp == '\r' ? 'r' : 't');
   else if (jj_is_printable(cp)) return jj_put_part(rt, o, s, off, (size_t)n);
   else snprintf(b, sizeof b, cp < 0x100 ? "\\x%02x" : cp < 0x10000 ? "\\u%04x" : "\\U%08x", cp);
   return jj_puts(rt, o, b);
@@ -166,20 +169,25 @@ static bool put_deep(jj_rt *rt, jj_out *o, jj_val v, bool repr, int depth) {
   char b[128];
   if (depth > JJ_MAX_DATA_DEPTH) return jj_fail(rt, "a value is nested deeper than %d levels", JJ_MAX_DATA_DEPTH);
   switch (v.tag) {
-  case J_MISSING: case J_UNDEF: return !repr || jj_puts(rt, o, "Undefined");
+  case J_MISSING:
+  case J_UNDEF: return !repr || jj_puts(rt, o, "Undefined");
   case J_NONE: return jj_puts(rt, o, "None");
   case J_BOOL: return jj_puts(rt, o, v.b ? "True" : "False");
   case J_INT: return put_int(rt, o, v.i);
   case J_FLOAT: return put_float(rt, o, v.f);
   case J_STR: return repr ? put_str_repr(rt, o, v.s) : jj_put_part(rt, o, v.s, 0, v.s->n);
-  case J_LIST: case J_TUPLE: return put_seq(rt, o, v, depth);
+  case J_LIST:
+  case J_TUPLE: return put_seq(rt, o, v, depth);
   case J_DICT: return put_dict(rt, o, v.d, depth);
   case J_NS: return jj_puts(rt, o, "<Namespace ") && put_dict(rt, o, v.d, depth) && jj_puts(rt, o, ">");
   case J_VIEW: return put_view(rt, o, v, depth);
   case J_RANGE:
     snprintf(b, sizeof b, "range(%lld, %lld", (long long)v.r->start, (long long)v.r->stop);
     if (!jj_puts(rt, o, b)) return false;
-    if (v.r->step != 1) { snprintf(b, sizeof b, ", %lld", (long long)v.r->step); if (!jj_puts(rt, o, b)) return false; }
+    if (v.r->step != 1) {
+      snprintf(b, sizeof b, ", %lld", (long long)v.r->step);
+      if (!jj_puts(rt, o, b)) return false;
+    }
     return jj_puts(rt, o, ")");
   case J_MACRO: {
     str n = jj_macro_name(v.m);
@@ -194,7 +202,10 @@ bool jj_put_val(jj_rt *rt, jj_out *o, jj_val v) { return put_deep(rt, o, v, fals
 bool jj_put_repr(jj_rt *rt, jj_out *o, jj_val v) { return put_deep(rt, o, v, true, 0); }
 
 bool jj_to_str(jj_rt *rt, jj_val v, jj_str **ret) {
-  if (v.tag == J_STR) { *ret = v.s; return true; }
+  if (v.tag == J_STR) {
+    *ret = v.s;
+    return true;
+  }
   jj_out o = {0};
   jj_val s;
   bool ok = jj_put_val(rt, &o, v) && jj_take(rt, &o, &s);
@@ -227,7 +238,10 @@ static bool json_string(jj_rt *rt, jj_out *o, const jj_str *s, bool ascii) {
       if (cp < 0x10000) snprintf(b, sizeof b, "\\u%04x", cp);
       else snprintf(b, sizeof b, "\\u%04x\\u%04x", 0xD800 + ((cp - 0x10000) >> 10), 0xDC00 + ((cp - 0x10000) & 0x3FF));
     } else if (c == 0x7F && ascii) snprintf(b, sizeof b, "\x7f");
-    else { i++; continue; }
+    else {
+      i++;
+      continue;
+    }
     if (!jj_put_part(rt, o, s, run, i - run) || !jj_puts(rt, o, b)) return false;
     i += (size_t)n;
     run = i;
@@ -275,7 +289,10 @@ static bool json_dict(jj_rt *rt, jj_out *o, jj_val v, const json_style *st, int 
   if (st->sort) {
     jj_val *keys = jj_alloc(rt, n, sizeof *keys);
     if (!keys || !(order = jj_alloc(rt, n, sizeof *order))) return false;
-    for (size_t i = 0; i < n; i++) { keys[i] = p[i].k; order[i] = jj_int((int64_t)i); }
+    for (size_t i = 0; i < n; i++) {
+      keys[i] = p[i].k;
+      order[i] = jj_int((int64_t)i);
+    }
     if (!jj_sort(rt, order, keys, n, false)) return false;
   }
   if (!jj_puts(rt, o, "{")) return false;
@@ -283,8 +300,9 @@ static bool json_dict(jj_rt *rt, jj_out *o, jj_val v, const json_style *st, int 
     const jj_pair *e = &p[order ? (size_t)order[i].i : i];
     bool scalar = false;
     if ((i && !json_sep(rt, o, st)) || !json_break(rt, o, st, depth + 1)) return false;
-    if (e->k.tag == J_STR) { if (!json_string(rt, o, e->k.s, st->ascii)) return false; }
-    else if (!jj_puts(rt, o, "\"") || !json_scalar(rt, o, e->k, &scalar) || !jj_puts(rt, o, "\"")) return false;
+    if (e->k.tag == J_STR) {
+      if (!json_string(rt, o, e->k.s, st->ascii)) return false;
+    } else if (!jj_puts(rt, o, "\"") || !json_scalar(rt, o, e->k, &scalar) || !jj_puts(rt, o, "\"")) return false;
     else if (!scalar) return jj_fail(rt, "tojson: a dict key must be a string or a number, not a %s", jj_type_name(e->k));
     if (!(st->key ? jj_put_part(rt, o, st->key, 0, st->key->n) : jj_puts(rt, o, ": ")) || !json_value(rt, o, e->v, st, depth + 1)) return false;
   }
@@ -312,7 +330,10 @@ static bool json_indent(jj_rt *rt, jj_val v, json_style *st, jj_str *spaces) {
   st->lines = true;
   st->indent = spaces;
   *spaces = (jj_str){.p = blank, .trust = JT_NO};
-  if (v.tag == J_STR) { st->indent = v.s; return true; }
+  if (v.tag == J_STR) {
+    st->indent = v.s;
+    return true;
+  }
   if (!jj_is_intlike(v)) return jj_fail(rt, "tojson: indent must be a number or a string, not a %s", jj_type_name(v));
   int64_t n = jj_as_int(v);
   if (n > (int64_t)sizeof blank - 1) return jj_fail(rt, "tojson: indent is at most %zu, not %lld", sizeof blank - 1, (long long)n);

@@ -10,8 +10,17 @@
 
 enum { MAX_VARS = 4096 };
 
-typedef struct func { struct func *parent; int n_slots; } func;
-typedef struct var { str name; int slot; uint8_t how; jj_ref from; bool stored; } var;
+typedef struct func {
+  struct func *parent;
+  int n_slots;
+} func;
+typedef struct var {
+  str name;
+  int slot;
+  uint8_t how;
+  jj_ref from;
+  bool stored;
+} var;
 typedef struct scope {
   struct scope *parent;
   func *fn;
@@ -21,12 +30,12 @@ typedef struct scope {
 
 typedef struct pass {
   jj_src *s;
-  scope *sc;         /* the scope being analysed or resolved */
-  int n_vars;        /* in all scopes */
+  scope *sc;  /* the scope being analysed or resolved */
+  int n_vars; /* in all scopes */
   int depth;
-  bool branch;       /* analysing the branches of an if: what they store may not happen */
-  bool soft;         /* resolving inside an if or a conditional: an unknown filter fails only when it is reached */
-  bool in_loop;      /* of this function: break and continue are allowed */
+  bool branch;  /* analysing the branches of an if: what they store may not happen */
+  bool soft;    /* resolving inside an if or a conditional: an unknown filter fails only when it is reached */
+  bool in_loop; /* of this function: break and continue are allowed */
   bool ok;
 } pass;
 
@@ -54,13 +63,29 @@ static bool each_arg(const jj_args *a, bool (*fn)(jj_node *, void *), void *arg)
 
 bool jj_children(const jj_node *n, bool (*fn)(jj_node *, void *), void *arg) {
   switch ((jj_kind)n->kind) {
-  case N_CONST: case N_NAME: case N_NSREF: case N_DATA: case N_BREAK: case N_CONTINUE: return true;
-  case N_LIST: case N_TUPLE: case N_DICT: case N_CONCAT: case N_PRINT: return each(&n->seq, fn, arg);
-  case N_UNARY: case N_BINARY: case N_AND: case N_OR: case N_COND: case N_ITEM: case N_SLICE:
-    return one(n->sub.a, fn, arg) && one(n->sub.b, fn, arg) && one(n->sub.c, fn, arg);
+  case N_CONST:
+  case N_NAME:
+  case N_NSREF:
+  case N_DATA:
+  case N_BREAK:
+  case N_CONTINUE: return true;
+  case N_LIST:
+  case N_TUPLE:
+  case N_DICT:
+  case N_CONCAT:
+  case N_PRINT: return each(&n->seq, fn, arg);
+  case N_UNARY:
+  case N_BINARY:
+  case N_AND:
+  case N_OR:
+  case N_COND:
+  case N_ITEM:
+  case N_SLICE: return one(n->sub.a, fn, arg) && one(n->sub.b, fn, arg) && one(n->sub.c, fn, arg);
   case N_COMPARE: return fn(n->cmp.first, arg) && each(&(jj_list){n->cmp.rhs, n->cmp.n}, fn, arg);
   case N_ATTR: return fn(n->attr.base, arg);
-  case N_CALL: case N_FILTER: case N_TEST: return one(n->call.base, fn, arg) && each_arg(n->call.args, fn, arg);
+  case N_CALL:
+  case N_FILTER:
+  case N_TEST: return one(n->call.base, fn, arg) && each_arg(n->call.args, fn, arg);
   case N_IF:
     for (int i = 0; i < n->cond.n; i++)
       if (!fn(n->cond.test[i], arg) || !each(&n->cond.body[i], fn, arg)) return false;
@@ -68,9 +93,12 @@ bool jj_children(const jj_node *n, bool (*fn)(jj_node *, void *), void *arg) {
   case N_FOR:
     return fn(n->loop->target, arg) && fn(n->loop->iter, arg) && each(&n->loop->body, fn, arg) && each(&n->loop->other, fn, arg) &&
            one(n->loop->test, fn, arg);
-  case N_SET: case N_SETBLOCK: case N_FILTERBLOCK:
-    return one(n->set.target, fn, arg) && one(n->set.value, fn, arg) && each(&n->set.body, fn, arg);
-  case N_MACRO: case N_CALLBLOCK: case N_GENERATION:
+  case N_SET:
+  case N_SETBLOCK:
+  case N_FILTERBLOCK: return one(n->set.target, fn, arg) && one(n->set.value, fn, arg) && each(&n->set.body, fn, arg);
+  case N_MACRO:
+  case N_CALLBLOCK:
+  case N_GENERATION:
     return one(n->fn.call, fn, arg) && each(&n->fn.fn->params, fn, arg) && each(&n->fn.fn->defaults, fn, arg) && each(&n->fn.fn->body, fn, arg);
   case N_WITH: return each(&n->with.targets, fn, arg) && each(&n->with.values, fn, arg) && each(&n->with.body, fn, arg);
   }
@@ -88,7 +116,10 @@ static bool check_depth(jj_node *n, void *arg) {
 
 /* ---- which of a few special names does a body read before storing them? ---- */
 
-typedef struct special { const char *name[3]; bool gone[3], read[3]; } special;
+typedef struct special {
+  const char *name[3];
+  bool gone[3], read[3];
+} special;
 
 static bool find_special(jj_node *n, void *arg) {
   special *w = arg;
@@ -126,7 +157,10 @@ static bool find(scope *sc, str name, jj_ref *ret) {
   int up = 0;
   for (; sc; sc = sc->parent) {
     var *v = find_here(sc, name);
-    if (v) { *ret = (jj_ref){up, v->slot}; return true; }
+    if (v) {
+      *ret = (jj_ref){up, v->slot};
+      return true;
+    }
     if (sc->parent && sc->parent->fn != sc->fn) up++;
   }
   return false;
@@ -137,12 +171,18 @@ static var *define(pass *ps, str name, uint8_t how) {
   if (sc->n == sc->cap) {
     int cap = sc->cap ? sc->cap * 2 : 8;
     var *v = jj_src_alloc(ps->s, (size_t)cap, sizeof *v);
-    if (!v) { ps->ok = false; return NULL; }
+    if (!v) {
+      ps->ok = false;
+      return NULL;
+    }
     if (sc->n) memcpy(v, sc->v, (size_t)sc->n * sizeof *v);
     sc->v = v;
     sc->cap = cap;
   }
-  if (++ps->n_vars > MAX_VARS) { ps->ok = err_set(ps->s->e, ERR_INPUT, "chat template uses more than %d variables", MAX_VARS); return NULL; }
+  if (++ps->n_vars > MAX_VARS) {
+    ps->ok = err_set(ps->s->e, ERR_INPUT, "chat template uses more than %d variables", MAX_VARS);
+    return NULL;
+  }
   var *v = &sc->v[sc->n++];
   *v = (var){.name = name, .slot = sc->fn->n_slots++, .how = how};
   return v;
@@ -197,8 +237,11 @@ static bool analyze(jj_node *n, void *arg) {
     ps->branch = was;
     break;
   }
-  case N_FOR: analyze(n->loop->iter, ps); break;           /* its body is a scope of its own, and so on below */
-  case N_SET: analyze(n->set.value, ps); analyze(n->set.target, ps); break;
+  case N_FOR: analyze(n->loop->iter, ps); break; /* its body is a scope of its own, and so on below */
+  case N_SET:
+    analyze(n->set.value, ps);
+    analyze(n->set.target, ps);
+    break;
   case N_SETBLOCK: analyze(n->set.target, ps); break;
   case N_FILTERBLOCK: break;
   case N_MACRO: store_name(ps, n->fn.fn->name); break;
@@ -218,7 +261,10 @@ static bool params(jj_node *n, void *arg) {
 }
 
 /* What is saved while another scope is worked on. */
-typedef struct saved { scope *sc; bool soft, in_loop, branch; } saved;
+typedef struct saved {
+  scope *sc;
+  bool soft, in_loop, branch;
+} saved;
 
 static saved push_scope(pass *ps, scope *sc, func *fn) {
   saved old = {ps->sc, ps->soft, ps->in_loop, ps->branch};
@@ -358,18 +404,22 @@ static bool resolve_soft(pass *ps, jj_node *n) {
 static bool resolve(jj_node *n, void *arg) {
   pass *ps = arg;
   switch ((jj_kind)n->kind) {
-  case N_NAME: case N_NSREF:
+  case N_NAME:
+  case N_NSREF:
     return find(ps->sc, n->name.id, &n->name.ref) || err_set(ps->s->e, ERR_INTERNAL, "chat template, line %d: a name was not analysed", n->line);
-  case N_FILTER: case N_TEST: return resolve_named(ps, n);
-  case N_IF: case N_COND: return resolve_soft(ps, n);
+  case N_FILTER:
+  case N_TEST: return resolve_named(ps, n);
+  case N_IF:
+  case N_COND: return resolve_soft(ps, n);
   case N_FOR: return resolve_for(ps, n);
-  case N_SETBLOCK: case N_FILTERBLOCK: return resolve_capture(ps, n);
+  case N_SETBLOCK:
+  case N_FILTERBLOCK: return resolve_capture(ps, n);
   case N_MACRO: return find(ps->sc, n->fn.fn->name, &n->fn.ref) && resolve_fn(ps, n);
   case N_CALLBLOCK: return resolve_fn(ps, n) && resolve(n->fn.call, ps);
   case N_GENERATION: return resolve_fn(ps, n);
   case N_WITH: return resolve_with(ps, n);
-  case N_BREAK: case N_CONTINUE:
-    return ps->in_loop || jj_src_fail(ps->s, n->line, "'%s' outside of a loop", n->kind == N_BREAK ? "break" : "continue");
+  case N_BREAK:
+  case N_CONTINUE: return ps->in_loop || jj_src_fail(ps->s, n->line, "'%s' outside of a loop", n->kind == N_BREAK ? "break" : "continue");
   default: return jj_children(n, resolve, ps);
   }
 }

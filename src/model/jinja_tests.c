@@ -1,20 +1,59 @@
 /* The tests behind `is`, and those that select and reject name as strings. */
 #include "model/jinja.h"
 
-static bool yes(jj_val *ret, bool b) { *ret = jj_bool(b); return true; }
+static bool yes(jj_val *ret, bool b) {
+  *ret = jj_bool(b);
+  return true;
+}
 
-static bool t_defined(jj_rt *rt, jj_call *c, jj_val *ret) { (void)rt; return yes(ret, c->self.tag != J_UNDEF); }
-static bool t_undefined(jj_rt *rt, jj_call *c, jj_val *ret) { (void)rt; return yes(ret, c->self.tag == J_UNDEF); }
-static bool t_none(jj_rt *rt, jj_call *c, jj_val *ret) { (void)rt; return yes(ret, c->self.tag == J_NONE); }
-static bool t_boolean(jj_rt *rt, jj_call *c, jj_val *ret) { (void)rt; return yes(ret, c->self.tag == J_BOOL); }
-static bool t_true(jj_rt *rt, jj_call *c, jj_val *ret) { (void)rt; return yes(ret, c->self.tag == J_BOOL && c->self.b); }
-static bool t_false(jj_rt *rt, jj_call *c, jj_val *ret) { (void)rt; return yes(ret, c->self.tag == J_BOOL && !c->self.b); }
-static bool t_integer(jj_rt *rt, jj_call *c, jj_val *ret) { (void)rt; return yes(ret, c->self.tag == J_INT); }
-static bool t_float(jj_rt *rt, jj_call *c, jj_val *ret) { (void)rt; return yes(ret, c->self.tag == J_FLOAT); }
-static bool t_number(jj_rt *rt, jj_call *c, jj_val *ret) { (void)rt; return yes(ret, jj_is_intlike(c->self) || c->self.tag == J_FLOAT); }
-static bool t_string(jj_rt *rt, jj_call *c, jj_val *ret) { (void)rt; return yes(ret, c->self.tag == J_STR); }
-static bool t_mapping(jj_rt *rt, jj_call *c, jj_val *ret) { (void)rt; return yes(ret, c->self.tag == J_DICT); }
-static bool t_escaped(jj_rt *rt, jj_call *c, jj_val *ret) { (void)rt; return yes(ret, c->self.tag == J_STR && c->self.s->html); }
+static bool t_defined(jj_rt *rt, jj_call *c, jj_val *ret) {
+  (void)rt;
+  return yes(ret, c->self.tag != J_UNDEF);
+}
+static bool t_undefined(jj_rt *rt, jj_call *c, jj_val *ret) {
+  (void)rt;
+  return yes(ret, c->self.tag == J_UNDEF);
+}
+static bool t_none(jj_rt *rt, jj_call *c, jj_val *ret) {
+  (void)rt;
+  return yes(ret, c->self.tag == J_NONE);
+}
+static bool t_boolean(jj_rt *rt, jj_call *c, jj_val *ret) {
+  (void)rt;
+  return yes(ret, c->self.tag == J_BOOL);
+}
+static bool t_true(jj_rt *rt, jj_call *c, jj_val *ret) {
+  (void)rt;
+  return yes(ret, c->self.tag == J_BOOL && c->self.b);
+}
+static bool t_false(jj_rt *rt, jj_call *c, jj_val *ret) {
+  (void)rt;
+  return yes(ret, c->self.tag == J_BOOL && !c->self.b);
+}
+static bool t_integer(jj_rt *rt, jj_call *c, jj_val *ret) {
+  (void)rt;
+  return yes(ret, c->self.tag == J_INT);
+}
+static bool t_float(jj_rt *rt, jj_call *c, jj_val *ret) {
+  (void)rt;
+  return yes(ret, c->self.tag == J_FLOAT);
+}
+static bool t_number(jj_rt *rt, jj_call *c, jj_val *ret) {
+  (void)rt;
+  return yes(ret, jj_is_intlike(c->self) || c->self.tag == J_FLOAT);
+}
+static bool t_string(jj_rt *rt, jj_call *c, jj_val *ret) {
+  (void)rt;
+  return yes(ret, c->self.tag == J_STR);
+}
+static bool t_mapping(jj_rt *rt, jj_call *c, jj_val *ret) {
+  (void)rt;
+  return yes(ret, c->self.tag == J_DICT);
+}
+static bool t_escaped(jj_rt *rt, jj_call *c, jj_val *ret) {
+  (void)rt;
+  return yes(ret, c->self.tag == J_STR && c->self.s->html);
+}
 
 /* Has a length and can be subscripted: a dict counts, a generator or a dict view does not. */
 static bool t_sequence(jj_rt *rt, jj_call *c, jj_val *ret) {
@@ -52,7 +91,8 @@ static bool t_sameas(jj_rt *rt, jj_call *c, jj_val *ret) {
   case J_NONE: return yes(ret, true);
   case J_BOOL: return yes(ret, a.b == b.b);
   case J_INT: return yes(ret, a.i == b.i && a.i >= -5 && a.i <= 256); /* the integers that CPython keeps one object each of */
-  case J_FLOAT: case J_UNDEF: return yes(ret, false);
+  case J_FLOAT:
+  case J_UNDEF: return yes(ret, false);
   default: return yes(ret, a.p == b.p);
   }
 }
@@ -98,14 +138,45 @@ static bool t_test(jj_rt *rt, jj_call *c, jj_val *ret) {
 }
 
 static const jj_func tests[] = {
-  {"odd", t_odd, "", 0}, {"even", t_even, "", 0}, {"divisibleby", t_divisibleby, "num", 1}, {"defined", t_defined, "", 0},
-  {"undefined", t_undefined, "", 0}, {"filter", t_filter, "", 0}, {"test", t_test, "", 0}, {"none", t_none, "", 0}, {"boolean", t_boolean, "", 0},
-  {"false", t_false, "", 0}, {"true", t_true, "", 0}, {"integer", t_integer, "", 0}, {"float", t_float, "", 0}, {"lower", t_lower, "", 0},
-  {"upper", t_upper, "", 0}, {"string", t_string, "", 0}, {"mapping", t_mapping, "", 0}, {"number", t_number, "", 0},
-  {"sequence", t_sequence, "", 0}, {"iterable", t_iterable, "", 0}, {"callable", t_callable, "", 0}, {"sameas", t_sameas, "other", 1},
-  {"escaped", t_escaped, "", 0}, {"in", t_in, "seq", 1}, {"==", t_eq, "/b", 1}, {"eq", t_eq, "/b", 1}, {"equalto", t_eq, "/b", 1},
-  {"!=", t_ne, "/b", 1}, {"ne", t_ne, "/b", 1}, {">", t_gt, "/b", 1}, {"gt", t_gt, "/b", 1}, {"greaterthan", t_gt, "/b", 1}, {"ge", t_ge, "/b", 1},
-  {">=", t_ge, "/b", 1}, {"<", t_lt, "/b", 1}, {"lt", t_lt, "/b", 1}, {"lessthan", t_lt, "/b", 1}, {"<=", t_le, "/b", 1}, {"le", t_le, "/b", 1},
+    {"odd", t_odd, "", 0},
+    {"even", t_even, "", 0},
+    {"divisibleby", t_divisibleby, "num", 1},
+    {"defined", t_defined, "", 0},
+    {"undefined", t_undefined, "", 0},
+    {"filter", t_filter, "", 0},
+    {"test", t_test, "", 0},
+    {"none", t_none, "", 0},
+    {"boolean", t_boolean, "", 0},
+    {"false", t_false, "", 0},
+    {"true", t_true, "", 0},
+    {"integer", t_integer, "", 0},
+    {"float", t_float, "", 0},
+    {"lower", t_lower, "", 0},
+    {"upper", t_upper, "", 0},
+    {"string", t_string, "", 0},
+    {"mapping", t_mapping, "", 0},
+    {"number", t_number, "", 0},
+    {"sequence", t_sequence, "", 0},
+    {"iterable", t_iterable, "", 0},
+    {"callable", t_callable, "", 0},
+    {"sameas", t_sameas, "other", 1},
+    {"escaped", t_escaped, "", 0},
+    {"in", t_in, "seq", 1},
+    {"==", t_eq, "/b", 1},
+    {"eq", t_eq, "/b", 1},
+    {"equalto", t_eq, "/b", 1},
+    {"!=", t_ne, "/b", 1},
+    {"ne", t_ne, "/b", 1},
+    {">", t_gt, "/b", 1},
+    {"gt", t_gt, "/b", 1},
+    {"greaterthan", t_gt, "/b", 1},
+    {"ge", t_ge, "/b", 1},
+    {">=", t_ge, "/b", 1},
+    {"<", t_lt, "/b", 1},
+    {"lt", t_lt, "/b", 1},
+    {"lessthan", t_lt, "/b", 1},
+    {"<=", t_le, "/b", 1},
+    {"le", t_le, "/b", 1},
 };
 
 const jj_func *jj_test_find(str name) {

@@ -1,4 +1,5 @@
-/* Values: strings that know which of their bytes are trusted, sequences, insertion-ordered dicts; truth, equality, order, hashing as Python has them. */
+/* Values: strings that know which of their bytes are trusted, sequences, insertion-ordered dicts; truth, equality, order, hashing as Python has them.
+ */
 #include "model/jinja.h"
 #include "base/hash.h"
 #include <math.h>
@@ -11,6 +12,7 @@
 static bool fail(jj_rt *rt, err_code code, const char *fmt, va_list ap) {
   char msg[500];
   vsnprintf(msg, sizeof msg, fmt, ap);
+  jj_clean(msg);
   return err_set(rt->e, code, "chat template, line %d: %s", rt->line, msg);
 }
 
@@ -46,10 +48,26 @@ void *jj_alloc(jj_rt *rt, size_t count, size_t size) {
 }
 
 const char *jj_type_name(jj_val v) {
-  static const char *const names[] = {[J_MISSING] = "Undefined", [J_UNDEF] = "Undefined", [J_NONE] = "NoneType", [J_BOOL] = "bool", [J_INT] = "int",
-    [J_FLOAT] = "float", [J_STR] = "str", [J_LIST] = "list", [J_TUPLE] = "tuple", [J_DICT] = "dict", [J_RANGE] = "range", [J_VIEW] = "dict view",
-    [J_ITER] = "generator", [J_NS] = "Namespace", [J_MACRO] = "Macro", [J_FUNC] = "function", [J_METHOD] = "method", [J_LOOP] = "LoopContext",
-    [J_CYCLER] = "Cycler", [J_JOINER] = "Joiner"};
+  static const char *const names[] = {[J_MISSING] = "Undefined",
+      [J_UNDEF] = "Undefined",
+      [J_NONE] = "NoneType",
+      [J_BOOL] = "bool",
+      [J_INT] = "int",
+      [J_FLOAT] = "float",
+      [J_STR] = "str",
+      [J_LIST] = "list",
+      [J_TUPLE] = "tuple",
+      [J_DICT] = "dict",
+      [J_RANGE] = "range",
+      [J_VIEW] = "dict view",
+      [J_ITER] = "generator",
+      [J_NS] = "Namespace",
+      [J_MACRO] = "Macro",
+      [J_FUNC] = "function",
+      [J_METHOD] = "method",
+      [J_LOOP] = "LoopContext",
+      [J_CYCLER] = "Cycler",
+      [J_JOINER] = "Joiner"};
   return v.tag <= J_JOINER ? names[v.tag] : "?";
 }
 
@@ -179,15 +197,28 @@ static void spend_softly(jj_rt *rt, size_t n) { rt->steps = (uint64_t)rt->steps 
 
 static bool hash_deep(jj_rt *rt, jj_val v, int depth, uint64_t *ret) {
   switch (v.tag) {
-  case J_LIST: case J_DICT: case J_VIEW: return false;
-  case J_NONE: case J_UNDEF: *ret = 0x9e3779b97f4a7c15u * (v.tag + 1u); return true;
-  case J_BOOL: case J_INT: { int64_t i = jj_as_int(v); *ret = hash64(&i, sizeof i, 1); return true; }
-  case J_FLOAT: { /* equal numbers hash alike whatever their type */
-    if (v.f >= -0x1p63 && v.f < 0x1p63 && floor(v.f) == v.f) { int64_t i = (int64_t)v.f; *ret = hash64(&i, sizeof i, 1); }
-    else *ret = hash64(&v.f, sizeof v.f, 2);
+  case J_LIST:
+  case J_DICT:
+  case J_VIEW: return false;
+  case J_NONE:
+  case J_UNDEF: *ret = 0x9e3779b97f4a7c15u * (v.tag + 1u); return true;
+  case J_BOOL:
+  case J_INT: {
+    int64_t i = jj_as_int(v);
+    *ret = hash64(&i, sizeof i, 1);
     return true;
   }
-  case J_STR: spend_softly(rt, v.s->n / 64); *ret = hash64(v.s->p, v.s->n, 3); return true;
+  case J_FLOAT: { /* equal numbers hash alike whatever their type */
+    if (v.f >= -0x1p63 && v.f < 0x1p63 && floor(v.f) == v.f) {
+      int64_t i = (int64_t)v.f;
+      *ret = hash64(&i, sizeof i, 1);
+    } else *ret = hash64(&v.f, sizeof v.f, 2);
+    return true;
+  }
+  case J_STR:
+    spend_softly(rt, v.s->n / 64);
+    *ret = hash64(v.s->p, v.s->n, 3);
+    return true;
   case J_TUPLE: {
     uint64_t h = 0x51ed270b, one;
     if (depth > JJ_MAX_DATA_DEPTH) return false;
@@ -246,7 +277,10 @@ bool jj_dict_set(jj_rt *rt, jj_dict *d, jj_val k, jj_val v) {
   uint64_t h;
   if (!jj_hash(rt, k, &h)) return jj_fail(rt, "a %s cannot be a dict key", jj_type_name(k));
   jj_pair *old = dict_find(rt, d, k, h);
-  if (old) { old->v = v; return true; }
+  if (old) {
+    old->v = v;
+    return true;
+  }
   if (d->n == d->cap) {
     size_t cap = d->cap ? d->cap * 2 : 4;
     jj_pair *p = jj_alloc(rt, cap, sizeof *p);
@@ -282,13 +316,17 @@ bool jj_dict_gets(jj_rt *rt, const jj_dict *d, str k, jj_val *ret) {
 
 bool jj_truth(jj_val v) {
   switch (v.tag) {
-  case J_MISSING: case J_UNDEF: case J_NONE: return false;
+  case J_MISSING:
+  case J_UNDEF:
+  case J_NONE: return false;
   case J_BOOL: return v.b;
   case J_INT: return v.i != 0;
   case J_FLOAT: return v.f != 0;
   case J_STR: return v.s->n != 0;
-  case J_LIST: case J_TUPLE: return v.q->n != 0;
-  case J_DICT: case J_VIEW: return v.d->n != 0;
+  case J_LIST:
+  case J_TUPLE: return v.q->n != 0;
+  case J_DICT:
+  case J_VIEW: return v.d->n != 0;
   case J_RANGE: return v.r->n != 0;
   default: return true;
   }
@@ -298,8 +336,12 @@ static bool is_num(jj_val v) { return v.tag == J_BOOL || v.tag == J_INT || v.tag
 
 /* A 64-bit integer and a double compared exactly: long double holds both. 2: not a number. */
 static int num_cmp(jj_val a, jj_val b) {
-  if (a.tag != J_FLOAT && b.tag != J_FLOAT) { int64_t x = jj_as_int(a), y = jj_as_int(b); return (x > y) - (x < y); }
-  long double x = a.tag == J_FLOAT ? (long double)a.f : (long double)jj_as_int(a), y = b.tag == J_FLOAT ? (long double)b.f : (long double)jj_as_int(b);
+  if (a.tag != J_FLOAT && b.tag != J_FLOAT) {
+    int64_t x = jj_as_int(a), y = jj_as_int(b);
+    return (x > y) - (x < y);
+  }
+  long double x = a.tag == J_FLOAT ? (long double)a.f : (long double)jj_as_int(a),
+              y = b.tag == J_FLOAT ? (long double)b.f : (long double)jj_as_int(b);
   if (isnan(x) || isnan(y)) return 2;
   return (x > y) - (x < y);
 }
@@ -314,15 +356,20 @@ static bool equal_deep(jj_rt *rt, jj_val a, jj_val b, int depth, bool *ret) {
   if (depth > JJ_MAX_DATA_DEPTH) return jj_fail(rt, "values are nested too deep to compare");
   if (!jj_spend(rt, 1)) return false;
   *ret = false;
-  if (is_num(a) && is_num(b)) { *ret = num_cmp(a, b) == 0; return true; }
+  if (is_num(a) && is_num(b)) {
+    *ret = num_cmp(a, b) == 0;
+    return true;
+  }
   if (a.tag != b.tag) return true;
   switch (a.tag) {
-  case J_UNDEF: case J_NONE: *ret = true; return true;
+  case J_UNDEF:
+  case J_NONE: *ret = true; return true;
   case J_STR:
     if (a.s->n != b.s->n) return true;
     *ret = a.s->p == b.s->p || a.s->n == 0 || memcmp(a.s->p, b.s->p, a.s->n) == 0;
     return jj_spend(rt, a.s->n / 64);
-  case J_LIST: case J_TUPLE:
+  case J_LIST:
+  case J_TUPLE:
     if (a.q->n != b.q->n) return true;
     for (size_t i = 0; i < a.q->n; i++)
       if (!equal_deep(rt, a.q->v[i], b.q->v[i], depth + 1, ret)) return false;
@@ -339,9 +386,7 @@ static bool equal_deep(jj_rt *rt, jj_val a, jj_val b, int depth, bool *ret) {
     }
     *ret = true;
     return true;
-  case J_RANGE:
-    *ret = a.r->n == b.r->n && (a.r->n == 0 || (a.r->start == b.r->start && (a.r->n == 1 || a.r->step == b.r->step)));
-    return true;
+  case J_RANGE: *ret = a.r->n == b.r->n && (a.r->n == 0 || (a.r->start == b.r->start && (a.r->n == 1 || a.r->step == b.r->step))); return true;
   case J_VIEW: *ret = a.d == b.d && a.sub == b.sub; return true;
   default: *ret = a.p == b.p; return true;
   }
@@ -352,9 +397,15 @@ bool jj_equal(jj_rt *rt, jj_val a, jj_val b, bool *ret) { return equal_deep(rt, 
 static bool order_deep(jj_rt *rt, jj_val a, jj_val b, const char *op, int depth, int *ret) {
   if (depth > JJ_MAX_DATA_DEPTH) return jj_fail(rt, "values are nested too deep to compare");
   if (!jj_spend(rt, 1)) return false;
-  if (is_num(a) && is_num(b)) { *ret = num_cmp(a, b); return true; }
+  if (is_num(a) && is_num(b)) {
+    *ret = num_cmp(a, b);
+    return true;
+  }
   if (a.tag == J_UNDEF || b.tag == J_UNDEF) return jj_undef_fail(rt, a.tag == J_UNDEF ? a : b);
-  if (a.tag == J_STR && b.tag == J_STR) { *ret = str_cmp(a.s, b.s); return jj_spend(rt, a.s->n / 64); }
+  if (a.tag == J_STR && b.tag == J_STR) {
+    *ret = str_cmp(a.s, b.s);
+    return jj_spend(rt, a.s->n / 64);
+  }
   if (a.tag == b.tag && (a.tag == J_LIST || a.tag == J_TUPLE)) {
     size_t n = a.q->n < b.q->n ? a.q->n : b.q->n;
     for (size_t i = 0; i < n; i++) {

@@ -15,8 +15,15 @@
 #include "model/chat.h"
 #include "model/gguf.h"
 
-typedef struct golden { buf text; json_t *head; json_t **line; int n; } golden;
-typedef struct score { int templates, runs, texts, wrong, skipped; } score;
+typedef struct golden {
+  buf text;
+  json_t *head;
+  json_t **line;
+  int n;
+} golden;
+typedef struct score {
+  int templates, runs, texts, wrong, skipped;
+} score;
 
 static void load(golden *g, const char *name) {
   char path[4096];
@@ -54,9 +61,13 @@ static str text_of(json_t *o, const char *key) {
 }
 
 static bool render(const chat_tmpl *t, json_t *in, int64_t now, chat_text *ret, err *e) {
-  chat_vars v = {.messages = json_object_get(in, "messages"), .tools = json_object_get(in, "tools"), .extra = json_object_get(in, "extra"),
-    .bos = json_string_value(json_object_get(in, "bos")), .eos = json_string_value(json_object_get(in, "eos")),
-    .add_generation_prompt = json_is_true(json_object_get(in, "add_generation_prompt")), .now = now};
+  chat_vars v = {.messages = json_object_get(in, "messages"),
+      .tools = json_object_get(in, "tools"),
+      .extra = json_object_get(in, "extra"),
+      .bos = json_string_value(json_object_get(in, "bos")),
+      .eos = json_string_value(json_object_get(in, "eos")),
+      .add_generation_prompt = json_is_true(json_object_get(in, "add_generation_prompt")),
+      .now = now};
   return chat_render(t, &v, ret, e);
 }
 
@@ -165,7 +176,7 @@ static void test_equal(void **state) {
   n_skipped = sc.skipped;
   n_compared = sc.templates;
   printf("%d templates, %d runs, %d of them texts (each also checked against a damaged copy), %d differ; %d model files missing\n", sc.templates,
-    sc.runs, sc.texts, sc.wrong, sc.skipped);
+      sc.runs, sc.texts, sc.wrong, sc.skipped);
   assert_int_equal(sc.wrong, 0);
 #ifndef GOLDEN_MODELS
   assert_true(sc.templates >= 150 && sc.texts >= 1000 && sc.runs - sc.texts >= 300);
