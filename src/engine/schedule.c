@@ -81,13 +81,22 @@ static seq *latest(const sched *s) {
 
 static bool decoding(const seq *q) { return q->n_comp == q->n_tok - 1 && q->n_tok > q->n_prompt; }
 
-/* Admits from the queue while there is a seat and pages for the whole of what is to be computed now, the prefix found counted off. */
+/* Pages it has yet to take for the tokens it has. */
+static int pages_to_take(const sched *s, const seq *q) {
+  int page = s->kv->kern.page;
+  return (q->n_tok + page - 1) / page - q->kv.n;
+}
+
+/* Admits from the queue while there is a seat and pages for the whole of what is to be computed now: the prefix found is counted off, and so is what those
+ * who run have yet to take, or prompts would be begun only to be thrown out again. */
 static void admit(sched *s) {
+  int owed = 0;
+  for (int i = 0; i < s->n_run; i++) owed += pages_to_take(s, s->run[i]);
   while (s->wait_head && s->n_run < s->max_seqs) {
     seq *q = s->wait_head;
     int hit = seq_wants_all_rows(q) ? 0 : kv_match(s->kv, &q->kv, q->tok, q->logits ? q->logits_from + 1 : q->n_tok);
-    int page = s->kv->kern.page, need = (q->n_tok + page - 1) / page - q->kv.n;
-    if (s->kv->n_free < need + (s->n_run > 0)) {
+    owed += pages_to_take(s, q);
+    if (s->kv->n_free < owed + (s->n_run > 0)) {
       kv_release(s->kv, &q->kv);
       return;
     }
