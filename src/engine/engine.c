@@ -89,12 +89,12 @@ static void draw(engine *en, int tid, out_row *o, const float *logits, eng_lp *t
   const eng_req *q = &s->req;
   int n_ends;
   const int32_t *ends = tok_ends(en->m->tok, &n_ends);
-  bool ban = s->n_tok - s->n_prompt < q->min_tokens;
+  bool ban = s->n_tok - s->n_prompt < q->min_tokens && !q->ignore_eos;   /* an end that ends nothing is a token like any other */
   sample_in in = {.logits = logits, .vocab = en->m->arch.vocab, .s = &q->s, .history = s->tok, .n_history = s->n_tok, .n_prompt = s->n_prompt,
     .breaker = s->breaker, .ban = ends, .n_ban = ban ? n_ends : 0, .choice = q->choice, .position = s->n_tok};
   o->token = sample_token(en->ops, &en->work[tid], &in);
   if (q->top_logprobs >= 0) {
-    int n = q->top_logprobs < TOP_MAX ? q->top_logprobs : TOP_MAX;
+    int n = q->top_logprobs;
     o->lp = (out_lp){sample_logprobs(en->ops, logits, en->m->arch.vocab, o->token, top, n), top, n};
   }
 }
@@ -271,7 +271,11 @@ static void *engine_main(void *arg) {
     if (idle) publish_gauges(en);
     if (idle && (s = ring_wait(en->inbox, -1))) take_in(en, s);
     while ((s = ring_pop(en->inbox))) take_in(en, s);
-    if (atomic_load(&en->closing)) { sweep_list(en, true); break; }
+    if (atomic_load(&en->closing)) {
+      while ((s = ring_pop(en->inbox))) take_in(en, s);   /* what came between the look before and the closing */
+      sweep_list(en, true);
+      break;
+    }
     sweep_list(en, false);
     int rows = sched_plan(&en->sched);
     count_admitted(en);
@@ -378,8 +382,8 @@ fail:
 void engine_close(engine *en) {
   if (!en) return;
   if (en->started) {
+    ring_close(en->inbox);   /* first: once the engine sees `closing`, nothing can come in any more */
     atomic_store(&en->closing, true);
-    ring_close(en->inbox);
     pthread_join(en->thread, NULL);
   }
   if (en->work)
@@ -411,7 +415,10 @@ static bool check_req(const engine *en, const eng_req *r, err *e) {
   if (r->n_tokens > most)
     return err_param(e, ERR_CONTEXT, "prompt", "the prompt has %d tokens, but the context holds %d and the answer needs room: shorten it or raise --ctx",
       r->n_tokens, en->ctx);
-  if (r->top_logprobs > TOP_MAX || r->prompt_logprobs > TOP_MAX) return err_param(e, ERR_INPUT, "logprobs", "at most %d alternatives can be listed", TOP_MAX);
+  int tops = vocab < TOP_MAX ? vocab : TOP_MAX;
+  if (r->top_logprobs > tops || r->prompt_logprobs > tops) return err_param(e, ERR_INPUT, "logprobs", "at most %d alternatives can be listed", tops);
+  for (int i = 0; i < r->n_stop; i++)
+    if (!r->stop[i].n) return err_param(e, ERR_INPUT, "stop", "stop string %d is empty: it must have at least one character", i);
   return true;
 }
 
