@@ -1,6 +1,6 @@
-/* Prefill and decode of one sequence through the engine, as llama-bench counts them: tokens of a prompt (pp) and tokens generated after an empty one (tg),
- * per second, each repetition on its own with no prefix cached. Prints every repetition's figure, so that a noisy machine shows.
- *   bench_engine MODEL.gguf [-t THREADS] [-p PROMPT] [-n GENERATE] [-r REPETITIONS] [--isa NAME] */
+/* Prefill and decode of one sequence through the engine, as llama-bench counts them: tokens of a prompt (pp) and tokens generated after an empty one
+ * (tg), per second, each repetition on its own with no prefix cached. Prints every repetition's figure, so that a noisy machine shows. bench_engine
+ * MODEL.gguf [-t THREADS] [-p PROMPT] [-n GENERATE] [-r REPETITIONS] [--isa NAME] */
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/weights.h"
@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct wait { sem_t sem; eng_stats st; } wait;
+typedef struct wait {
+  sem_t sem;
+  eng_stats st;
+} wait;
 
 static void on_event(void *ctx, const eng_event *ev) {
   wait *w = ctx;
@@ -25,8 +28,14 @@ static bool one(engine *en, const model *m, int n_prompt, int n_gen, eng_stats *
   eng_ticket *t;
   if (!ids) return false;
   for (int i = 0; i < n_prompt; i++) ids[i] = (int32_t)((uint32_t)(i * 2654435761u + 12345u) >> 8) % m->arch.vocab;
-  eng_req r = {.tokens = ids, .n_tokens = n_prompt, .max_tokens = n_gen, .top_logprobs = -1, .prompt_logprobs = -1, .ignore_eos = true, .on_event = on_event,
-    .ctx = &w};
+  eng_req r = {.tokens = ids,
+      .n_tokens = n_prompt,
+      .max_tokens = n_gen,
+      .top_logprobs = -1,
+      .prompt_logprobs = -1,
+      .ignore_eos = true,
+      .on_event = on_event,
+      .ctx = &w};
   eng_sampling_default(&r.s, NULL);
   r.s.temperature = 0;
   sem_init(&w.sem, 0, 0);
@@ -73,10 +82,16 @@ int main(int argc, char **argv) {
   engine *en;
   err e;
   int64_t t0 = clock_now();
-  if (!model_open(path, weights_type_ok, &m, &e)) { fprintf(stderr, "%s\n", e.msg); return 1; }
+  if (!model_open(path, weights_type_ok, &m, &e)) {
+    fprintf(stderr, "%s\n", e.msg);
+    return 1;
+  }
   int64_t t1 = clock_now();
   eng_opts o = {.threads = threads, .isa = isa, .no_prefix_cache = true};
-  if (!engine_open(m, &o, &en, &e)) { fprintf(stderr, "%s\n", e.msg); return 1; }
+  if (!engine_open(m, &o, &en, &e)) {
+    fprintf(stderr, "%s\n", e.msg);
+    return 1;
+  }
   printf("%s, %s, open %.0f ms, pack %.0f ms\n", m->name, engine_ops(en)->units, clock_ms(t1 - t0), clock_ms(clock_now() - t1));
   double v[100];
   eng_stats st;

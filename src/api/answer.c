@@ -124,9 +124,15 @@ static void on_text(api_answer *a, const api_event *ev) {
   api_choice *c = &a->choices[ev->choice];
   if (!ev->prompt)
     for (int i = 0; i < ev->n_tokens; i++)
-      if (!isnan(ev->tokens[i].logprob)) { c->lp_sum += (double)ev->tokens[i].logprob; c->lp_n++; }
+      if (!isnan(ev->tokens[i].logprob)) {
+        c->lp_sum += (double)ev->tokens[i].logprob;
+        c->lp_n++;
+      }
   if (!a->req->stream) {
-    if (ev->kind == API_TEXT && !buf_str(&c->text, ev->text)) { too_large(a); return; }
+    if (ev->kind == API_TEXT && !buf_str(&c->text, ev->text)) {
+      too_large(a);
+      return;
+    }
     if (a->req->logprobs >= 0 && !keep_tokens(a, c, ev->tokens, ev->n_tokens)) too_large(a);
     return;
   }
@@ -197,7 +203,9 @@ void answer_event(api_answer *a, const api_event *ev) {
     a->times = ev->times;
     if (a->req->stream) begin_stream(a);
     break;
-  case API_TEXT: case API_REASONING: case API_TOOL: on_text(a, ev); break;
+  case API_TEXT:
+  case API_REASONING:
+  case API_TOOL: on_text(a, ev); break;
   case API_FINISH: on_finish(a, ev); break;
   case API_USAGE: on_usage(a, ev); break;
   case API_ERROR: answer_fail(a, ev->error); break;

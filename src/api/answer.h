@@ -18,32 +18,32 @@ enum { ANSWER_TEXT = 16 << 20, ANSWER_MEM = 256 << 20 };
 /* Where the bytes go. The server binds it to an http_req, a test to a buffer. */
 typedef struct api_out {
   void *ctx;
-  void (*header)(void *ctx, const char *name, const char *value);            /* before whole or open */
-  void (*whole)(void *ctx, int status, const char *type, str body);          /* the answer, at once */
-  void (*open)(void *ctx, int status, const char *type);                     /* or: a stream begins, */
+  void (*header)(void *ctx, const char *name, const char *value);   /* before whole or open */
+  void (*whole)(void *ctx, int status, const char *type, str body); /* the answer, at once */
+  void (*open)(void *ctx, int status, const char *type);            /* or: a stream begins, */
   void (*write)(void *ctx, str bytes);
-  void (*close)(void *ctx);                                                  /* and ends */
+  void (*close)(void *ctx); /* and ends */
 } api_out;
 
 typedef struct api_info {
-  const char *id;           /* "chatcmpl-..." without the prefix */
-  int64_t created;          /* Unix seconds */
-  const char *model;        /* as served */
-  const char *fingerprint;  /* "fp_..." */
-  int64_t accepted;         /* clock_now() when the request had been read */
+  const char *id;          /* "chatcmpl-..." without the prefix */
+  int64_t created;         /* Unix seconds */
+  const char *model;       /* as served */
+  const char *fingerprint; /* "fp_..." */
+  int64_t accepted;        /* clock_now() when the request had been read */
 } api_info;
 
 typedef struct api_choice {
-  int index;                /* as shown; -1: dropped by best_of */
-  bool opened;              /* a stream has shown something of it */
+  int index;   /* as shown; -1: dropped by best_of */
+  bool opened; /* a stream has shown something of it */
   bool finished;
   api_finish finish;
   buf text;
-  api_token *tokens;        /* [n_tokens], in mem; only where log-probabilities were asked for */
+  api_token *tokens; /* [n_tokens], in mem; only where log-probabilities were asked for */
   int n_tokens, cap_tokens;
-  double lp_sum;            /* over produced tokens, for best_of */
+  double lp_sum; /* over produced tokens, for best_of */
   int lp_n;
-  int64_t chars;            /* code points in tokens already shown: text_offset of the next */
+  int64_t chars; /* code points in tokens already shown: text_offset of the next */
 } api_choice;
 
 typedef struct api_answer {
@@ -51,12 +51,12 @@ typedef struct api_answer {
   const api_info *info;
   const api_out *out;
   arena mem;
-  api_choice *choices;      /* [n_choices] */
+  api_choice *choices; /* [n_choices] */
   int n_choices;
-  bool begun;               /* status line sent (stream) */
-  bool done;                /* nothing more will be written */
-  int status;               /* as sent; 0: none yet */
-  err error;                /* why it failed; code NONE: it did not */
+  bool begun; /* status line sent (stream) */
+  bool done;  /* nothing more will be written */
+  int status; /* as sent; 0: none yet */
+  err error;  /* why it failed; code NONE: it did not */
   api_usage usage;
   api_times times;
   buf scratch;
@@ -65,6 +65,6 @@ typedef struct api_answer {
 bool answer_init(api_answer *a, const api_request *r, const api_info *i, const api_out *o, err *e);
 void answer_fini(api_answer *a);
 void answer_event(api_answer *a, const api_event *ev);
-void answer_fail(api_answer *a, const err *e);      /* as an ERROR event */
-void answer_keep_alive(api_answer *a);              /* a stream only: an SSE comment, so that nobody in between thinks it dead */
+void answer_fail(api_answer *a, const err *e); /* as an ERROR event */
+void answer_keep_alive(api_answer *a);         /* a stream only: an SSE comment, so that nobody in between thinks it dead */
 #endif

@@ -13,7 +13,7 @@ typedef struct api_backend api_backend;
 typedef struct api_call api_call;
 
 struct api_backend {
-  const char *name;        /* "local": the label in metrics and logs */
+  const char *name; /* "local": the label in metrics and logs */
   bool (*start)(api_backend *b, api_request *r, api_sink *sink, api_call **ret, err *e);
   void (*cancel)(api_backend *b, api_call *c);
 };

@@ -9,7 +9,7 @@
 #include "base/buf.h"
 
 typedef struct api_dialect {
-  const char *name;                                             /* "openai-chat" */
+  const char *name; /* "openai-chat" */
   /* Reads r->doc (a JSON object) into *r, whose fields hold their defaults. */
   bool (*parse)(api_request *r, err *e);
   /* The bytes an event becomes in a stream; nothing for an event that this dialect does not show. */

@@ -14,19 +14,27 @@
 typedef enum api_event_kind { API_BEGIN, API_TEXT, API_REASONING, API_TOOL, API_FINISH, API_USAGE, API_ERROR } api_event_kind;
 typedef enum api_finish { API_STOP, API_LENGTH, API_TOOL_CALLS, API_FILTER } api_finish;
 
-typedef struct api_top { int32_t id; str bytes; float logprob; } api_top;
+typedef struct api_top {
+  int32_t id;
+  str bytes;
+  float logprob;
+} api_top;
 typedef struct api_token {
   int32_t id;
-  str bytes;               /* as they lie in the text; may be part of a code point */
-  float logprob;           /* NAN: not known (the first token of a prompt) */
-  const api_top *top;      /* [n_top], best first */
+  str bytes;          /* as they lie in the text; may be part of a code point */
+  float logprob;      /* NAN: not known (the first token of a prompt) */
+  const api_top *top; /* [n_top], best first */
   int n_top;
 } api_token;
 
-typedef struct api_usage { int64_t prompt, cached, output, reasoning; } api_usage;
+typedef struct api_usage {
+  int64_t prompt, cached, output, reasoning;
+} api_usage;
 
 /* Moments of the backend's own clock (clock_now); 0: did not happen or is not told. */
-typedef struct api_times { int64_t accepted, scheduled, first, last, done; } api_times;
+typedef struct api_times {
+  int64_t accepted, scheduled, first, last, done;
+} api_times;
 
 typedef struct api_event {
   api_event_kind kind;
@@ -35,11 +43,13 @@ typedef struct api_event {
   str text;                /* TEXT, REASONING, TOOL: whole code points; may be empty */
   const api_token *tokens; /* [n_tokens], only where log-probabilities were asked for */
   int n_tokens;
-  api_finish finish;       /* FINISH */
-  api_usage usage;         /* TEXT and later: so far; USAGE: final, over all choices */
-  api_times times;         /* BEGIN: what is known; USAGE: all */
-  const err *error;        /* ERROR */
+  api_finish finish; /* FINISH */
+  api_usage usage;   /* TEXT and later: so far; USAGE: final, over all choices */
+  api_times times;   /* BEGIN: what is known; USAGE: all */
+  const err *error;  /* ERROR */
 } api_event;
 
-typedef struct api_sink { void (*event)(struct api_sink *s, const api_event *ev); } api_sink;
+typedef struct api_sink {
+  void (*event)(struct api_sink *s, const api_event *ev);
+} api_sink;
 #endif

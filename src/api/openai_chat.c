@@ -4,11 +4,19 @@
 
 static const char *const own[] = {"messages", "logprobs", "top_logprobs", "chat_template_kwargs", NULL};
 static const openai_refusal refused[] = {
-  {"tools", NULL, NAN, NULL}, {"tool_choice", "none,auto", NAN, NULL}, {"functions", NULL, NAN, NULL}, {"function_call", "none,auto", NAN, NULL},
-  {"audio", NULL, NAN, NULL}, {"modalities", "text", NAN, "only [\"text\"] is offered"}, {"web_search_options", NULL, NAN, NULL},
-  {"echo", NULL, NAN, "use /v1/completions"}, {"chat_template", NULL, NAN, "the model's own template is used"},
-  {"continue_final_message", NULL, NAN, NULL}, {"documents", NULL, NAN, "put their text into a message"}, {"suffix", NULL, NAN, NULL},
-  {NULL, NULL, 0, NULL},
+    {"tools", NULL, NAN, NULL},
+    {"tool_choice", "none,auto", NAN, NULL},
+    {"functions", NULL, NAN, NULL},
+    {"function_call", "none,auto", NAN, NULL},
+    {"audio", NULL, NAN, NULL},
+    {"modalities", "text", NAN, "only [\"text\"] is offered"},
+    {"web_search_options", NULL, NAN, NULL},
+    {"echo", NULL, NAN, "use /v1/completions"},
+    {"chat_template", NULL, NAN, "the model's own template is used"},
+    {"continue_final_message", NULL, NAN, NULL},
+    {"documents", NULL, NAN, "put their text into a message"},
+    {"suffix", NULL, NAN, NULL},
+    {NULL, NULL, 0, NULL},
 };
 
 /* ---- messages ---- */
@@ -21,8 +29,10 @@ static bool check_role(json_t *m, const char *at, err *e) {
   snprintf(path, sizeof path, "%s.role", at);
   if (!json_get_str(m, at, "role", &role, e)) return false;
   if (!role.p) return err_param(e, ERR_INPUT, path, "'%s' is missing", path);
-  if (str_is(role, "developer")) return json_object_set_new(m, "role", json_string("system")) == 0 || err_set(e, ERR_NOMEM, "out of memory reading messages");
-  for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) if (str_is(role, roles[i])) return true;
+  if (str_is(role, "developer"))
+    return json_object_set_new(m, "role", json_string("system")) == 0 || err_set(e, ERR_NOMEM, "out of memory reading messages");
+  for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+    if (str_is(role, roles[i])) return true;
   return err_param(e, ERR_INPUT, path, "'%s' is '%.40s': it must be system, developer, user, assistant or tool", path, role.p);
 }
 
@@ -36,17 +46,26 @@ static bool join_parts(json_t *parts, const char *at, json_t **ret, err *e) {
     char path[96], field[128];
     str type = {NULL, 0}, s = {NULL, 0};
     snprintf(path, sizeof path, "%s.content[%zu]", at, i);
-    if (!json_is_object(p)) { err_param(e, ERR_INPUT, path, "'%s' must be an object, not %s", path, json_type_name(p)); goto out; }
+    if (!json_is_object(p)) {
+      err_param(e, ERR_INPUT, path, "'%s' must be an object, not %s", path, json_type_name(p));
+      goto out;
+    }
     if (!json_get_str(p, path, "type", &type, e)) goto out;
     snprintf(field, sizeof field, "%s.type", path);
-    if (!type.p) { err_param(e, ERR_INPUT, field, "'%s' is missing", field); goto out; }
+    if (!type.p) {
+      err_param(e, ERR_INPUT, field, "'%s' is missing", field);
+      goto out;
+    }
     if (!str_is(type, "text")) {
       err_param(e, ERR_UNSUPPORTED, field, "'%s' is '%.40s', which is not supported: this model reads 'text' parts only", field, type.p);
       goto out;
     }
     if (!json_get_str(p, path, "text", &s, e)) goto out;
     snprintf(field, sizeof field, "%s.text", path);
-    if (!s.p) { err_param(e, ERR_INPUT, field, "'%s' is missing", field); goto out; }
+    if (!s.p) {
+      err_param(e, ERR_INPUT, field, "'%s' is missing", field);
+      goto out;
+    }
     if (i) buf_putc(&text, '\n');
     buf_str(&text, s);
   }
@@ -64,7 +83,8 @@ static bool check_content(json_t *m, const char *at, err *e) {
   if (json_is_string(c)) return true;
   if (json_is_array(c)) {
     if (!json_array_size(c)) return err_param(e, ERR_INPUT, path, "'%s' is an empty list", path);
-    return join_parts(c, at, &joined, e) && (json_object_set_new(m, "content", joined) == 0 || err_set(e, ERR_NOMEM, "out of memory reading messages"));
+    return join_parts(c, at, &joined, e) &&
+           (json_object_set_new(m, "content", joined) == 0 || err_set(e, ERR_NOMEM, "out of memory reading messages"));
   }
   if (c && !json_is_null(c)) return err_param(e, ERR_INPUT, path, "'%s' must be a string or a list of parts, not %s", path, json_type_name(c));
   /* an assistant's turn that only calls tools has none */
@@ -115,8 +135,8 @@ static bool read_logprobs(api_request *r, err *e) {
 }
 
 static bool chat_parse(api_request *r, err *e) {
-  return openai_fields(r, own, refused, e) && openai_params(r, 1, e) && read_logprobs(r, e)
-      && json_get_object(r->doc, "", "chat_template_kwargs", &r->template_kwargs, e) && read_messages(r, e);
+  return openai_fields(r, own, refused, e) && openai_params(r, 1, e) && read_logprobs(r, e) &&
+         json_get_object(r->doc, "", "chat_template_kwargs", &r->template_kwargs, e) && read_messages(r, e);
 }
 
 /* ---- writing ---- */
@@ -137,7 +157,10 @@ static void write_lp(str bytes, float lp, buf *out) {
 }
 
 static void write_logprobs(const api_answer *a, const api_token *t, int n, buf *out) {
-  if (a->req->logprobs < 0) { buf_puts(out, "null"); return; }
+  if (a->req->logprobs < 0) {
+    buf_puts(out, "null");
+    return;
+  }
   buf_puts(out, "{\"content\":[");
   for (int i = 0; i < n; i++) {
     if (i) buf_putc(out, ',');
@@ -216,6 +239,10 @@ static void chat_whole(const api_answer *a, buf *out) {
   buf_putc(out, '}');
 }
 
-const api_dialect api_openai_chat = {
-  .name = "openai-chat", .parse = chat_parse, .chunk = chat_chunk, .stream_end = openai_stream_end, .whole = chat_whole, .error = openai_error,
-  .stream_error = openai_stream_error};
+const api_dialect api_openai_chat = {.name = "openai-chat",
+    .parse = chat_parse,
+    .chunk = chat_chunk,
+    .stream_end = openai_stream_end,
+    .whole = chat_whole,
+    .error = openai_error,
+    .stream_error = openai_stream_error};

@@ -4,31 +4,36 @@
 /* ---- fields that are numbers or switches ---- */
 
 typedef enum param_kind { P_DOUBLE, P_I64, P_INT, P_BOOL } param_kind;
-typedef struct param { const char *name; param_kind kind; size_t off; double lo, hi; } param;
+typedef struct param {
+  const char *name;
+  param_kind kind;
+  size_t off;
+  double lo, hi;
+} param;
 
 #define AT(field) offsetof(api_request, field)
 static const param params[] = {
-  {"temperature", P_DOUBLE, AT(temperature), 0, 2},
-  {"top_p", P_DOUBLE, AT(top_p), 0, 1},
-  {"top_k", P_I64, AT(top_k), -1, INT32_MAX},
-  {"min_p", P_DOUBLE, AT(min_p), 0, 1},
-  {"typical_p", P_DOUBLE, AT(typical_p), 0, 1},
-  {"presence_penalty", P_DOUBLE, AT(presence), -2, 2},
-  {"frequency_penalty", P_DOUBLE, AT(frequency), -2, 2},
-  {"repetition_penalty", P_DOUBLE, AT(repetition), 0.01, 10},
-  {"dry_multiplier", P_DOUBLE, AT(dry_multiplier), 0, 100},
-  {"dry_base", P_DOUBLE, AT(dry_base), 1, 100},
-  {"dry_allowed_length", P_I64, AT(dry_allowed_length), 0, 1000000},
-  {"dry_penalty_last_n", P_I64, AT(dry_last_n), -1, 1000000},
-  {"n", P_INT, AT(n), 1, API_MAX_CHOICES},
-  {"best_of", P_INT, AT(best_of), 1, API_MAX_CHOICES},
-  {"min_tokens", P_I64, AT(min_tokens), 0, INT32_MAX},
-  {"ignore_eos", P_BOOL, AT(ignore_eos), 0, 0},
-  {"include_stop_str_in_output", P_BOOL, AT(include_stop), 0, 0},
-  {"add_generation_prompt", P_BOOL, AT(add_generation_prompt), 0, 0},
-  {"parse_special", P_BOOL, AT(parse_special), 0, 0},
-  {"add_special_tokens", P_BOOL, AT(add_special), 0, 0},
-  {"stream", P_BOOL, AT(stream), 0, 0},
+    {"temperature", P_DOUBLE, AT(temperature), 0, 2},
+    {"top_p", P_DOUBLE, AT(top_p), 0, 1},
+    {"top_k", P_I64, AT(top_k), -1, INT32_MAX},
+    {"min_p", P_DOUBLE, AT(min_p), 0, 1},
+    {"typical_p", P_DOUBLE, AT(typical_p), 0, 1},
+    {"presence_penalty", P_DOUBLE, AT(presence), -2, 2},
+    {"frequency_penalty", P_DOUBLE, AT(frequency), -2, 2},
+    {"repetition_penalty", P_DOUBLE, AT(repetition), 0.01, 10},
+    {"dry_multiplier", P_DOUBLE, AT(dry_multiplier), 0, 100},
+    {"dry_base", P_DOUBLE, AT(dry_base), 1, 100},
+    {"dry_allowed_length", P_I64, AT(dry_allowed_length), 0, 1000000},
+    {"dry_penalty_last_n", P_I64, AT(dry_last_n), -1, 1000000},
+    {"n", P_INT, AT(n), 1, API_MAX_CHOICES},
+    {"best_of", P_INT, AT(best_of), 1, API_MAX_CHOICES},
+    {"min_tokens", P_I64, AT(min_tokens), 0, INT32_MAX},
+    {"ignore_eos", P_BOOL, AT(ignore_eos), 0, 0},
+    {"include_stop_str_in_output", P_BOOL, AT(include_stop), 0, 0},
+    {"add_generation_prompt", P_BOOL, AT(add_generation_prompt), 0, 0},
+    {"parse_special", P_BOOL, AT(parse_special), 0, 0},
+    {"add_special_tokens", P_BOOL, AT(add_special), 0, 0},
+    {"stream", P_BOOL, AT(stream), 0, 0},
 };
 
 static bool read_param(api_request *r, const param *p, err *e) {
@@ -48,33 +53,53 @@ static bool read_param(api_request *r, const param *p, err *e) {
 
 /* ---- which names are known ---- */
 
-static const char *const shared[] = {"model", "seed", "stop", "stop_token_ids", "logit_bias", "stream_options", "max_tokens",
-  "max_completion_tokens", "skip_special_tokens", "user", NULL};
+static const char *const shared[] = {"model", "seed", "stop", "stop_token_ids", "logit_bias", "stream_options", "max_tokens", "max_completion_tokens",
+    "skip_special_tokens", "user", NULL};
 /* Part of the API, and no promise about the answer's text: nothing to report. */
 static const char *const silent[] = {"metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prediction", NULL};
 
 static const openai_refusal refused_everywhere[] = {
-  {"response_format", "text", NAN, "only {\"type\": \"text\"} is offered"},
-  {"structured_outputs", NULL, NAN, NULL}, {"guided_json", NULL, NAN, NULL}, {"guided_regex", NULL, NAN, NULL}, {"guided_choice", NULL, NAN, NULL},
-  {"guided_grammar", NULL, NAN, NULL}, {"grammar", NULL, NAN, NULL}, {"json_schema", NULL, NAN, NULL},
-  {"logits_processors", NULL, NAN, NULL}, {"logit_processors", NULL, NAN, NULL},
-  {"use_beam_search", NULL, NAN, NULL}, {"length_penalty", NULL, 1, NULL}, {"truncate_prompt_tokens", NULL, NAN, "shorten the prompt before sending it"},
-  {"allowed_token_ids", NULL, NAN, NULL}, {"bad_words", NULL, NAN, "use 'logit_bias'"}, {"prompt_logprobs", NULL, NAN, "use /v1/completions with 'echo' and 'logprobs'"},
-  {"repeat_penalty", NULL, 1, "use 'repetition_penalty'"}, {"n_predict", NULL, NAN, "use 'max_tokens'"}, {"xtc_probability", NULL, NAN, NULL},
-  {"mirostat", NULL, NAN, NULL}, {"dynatemp_range", NULL, NAN, NULL}, {"top_n_sigma", NULL, -1, NULL}, {"top_a", NULL, NAN, NULL},
-  {"lora_request", NULL, NAN, NULL}, {"prompt_embeds", NULL, NAN, NULL},
-  {NULL, NULL, 0, NULL},
+    {"response_format", "text", NAN, "only {\"type\": \"text\"} is offered"},
+    {"structured_outputs", NULL, NAN, NULL},
+    {"guided_json", NULL, NAN, NULL},
+    {"guided_regex", NULL, NAN, NULL},
+    {"guided_choice", NULL, NAN, NULL},
+    {"guided_grammar", NULL, NAN, NULL},
+    {"grammar", NULL, NAN, NULL},
+    {"json_schema", NULL, NAN, NULL},
+    {"logits_processors", NULL, NAN, NULL},
+    {"logit_processors", NULL, NAN, NULL},
+    {"use_beam_search", NULL, NAN, NULL},
+    {"length_penalty", NULL, 1, NULL},
+    {"truncate_prompt_tokens", NULL, NAN, "shorten the prompt before sending it"},
+    {"allowed_token_ids", NULL, NAN, NULL},
+    {"bad_words", NULL, NAN, "use 'logit_bias'"},
+    {"prompt_logprobs", NULL, NAN, "use /v1/completions with 'echo' and 'logprobs'"},
+    {"repeat_penalty", NULL, 1, "use 'repetition_penalty'"},
+    {"n_predict", NULL, NAN, "use 'max_tokens'"},
+    {"xtc_probability", NULL, NAN, NULL},
+    {"mirostat", NULL, NAN, NULL},
+    {"dynatemp_range", NULL, NAN, NULL},
+    {"top_n_sigma", NULL, -1, NULL},
+    {"top_a", NULL, NAN, NULL},
+    {"lora_request", NULL, NAN, NULL},
+    {"prompt_embeds", NULL, NAN, NULL},
+    {NULL, NULL, 0, NULL},
 };
 
 static bool listed(const char *const *v, const char *name) {
-  for (; *v; v++) if (!strcmp(*v, name)) return true;
+  for (; *v; v++)
+    if (!strcmp(*v, name)) return true;
   return false;
 }
 
 static bool in_words(const char *words, str w) {
   str rest = str_c(words), head;
   while (rest.n) {
-    if (!str_cut(rest, ',', &head, &rest)) { head = rest; rest = (str){NULL, 0}; }
+    if (!str_cut(rest, ',', &head, &rest)) {
+      head = rest;
+      rest = (str){NULL, 0};
+    }
     if (str_eq(head, w)) return true;
   }
   return false;
@@ -83,9 +108,11 @@ static bool in_words(const char *words, str w) {
 /* Does this value of a field we do not offer leave the answer as it is? */
 static bool harmless(const openai_refusal *f, const json_t *v) {
   switch (json_typeof(v)) {
-  case JSON_NULL: case JSON_FALSE: return true;
+  case JSON_NULL:
+  case JSON_FALSE: return true;
   case JSON_TRUE: return false;
-  case JSON_INTEGER: case JSON_REAL: {
+  case JSON_INTEGER:
+  case JSON_REAL: {
     double d = json_number_value(v);
     return d == 0 || d == f->harmless_number; /* equality with NAN never holds, as wanted */
   }
@@ -119,7 +146,8 @@ static bool refuse(const openai_refusal *f, const char *key, const json_t *v, er
 }
 
 static bool known_refusal(const openai_refusal *f, const char *key) {
-  for (; f->name; f++) if (!strcmp(f->name, key)) return true;
+  for (; f->name; f++)
+    if (!strcmp(f->name, key)) return true;
   return false;
 }
 
@@ -133,7 +161,8 @@ static void note_ignored(api_request *r, const char *key) {
 }
 
 static bool is_param(const char *key) {
-  for (size_t i = 0; i < sizeof params / sizeof *params; i++) if (!strcmp(params[i].name, key)) return true;
+  for (size_t i = 0; i < sizeof params / sizeof *params; i++)
+    if (!strcmp(params[i].name, key)) return true;
   return false;
 }
 
@@ -216,8 +245,8 @@ static bool read_stream_options(api_request *r, err *e) {
   json_t *o = NULL;
   if (!json_get_object(r->doc, "", "stream_options", &o, e)) return false;
   if (!o) return true;
-  return json_get_bool(o, "stream_options", "include_usage", &r->include_usage, e)
-      && json_get_bool(o, "stream_options", "continuous_usage_stats", &r->continuous_usage, e);
+  return json_get_bool(o, "stream_options", "include_usage", &r->include_usage, e) &&
+         json_get_bool(o, "stream_options", "continuous_usage_stats", &r->continuous_usage, e);
 }
 
 static bool read_seed(api_request *r, err *e) {
@@ -236,7 +265,8 @@ static bool consistent(api_request *r, err *e) {
   if (r->best_of > r->n && r->stream)
     return err_param(e, ERR_INPUT, "best_of", "'best_of' above 'n' cannot be streamed: which choice is best is known only at the end");
   if (r->max_tokens >= 0 && r->min_tokens > r->max_tokens)
-    return err_param(e, ERR_INPUT, "min_tokens", "'min_tokens' is %lld, above 'max_tokens' (%lld)", (long long)r->min_tokens, (long long)r->max_tokens);
+    return err_param(
+        e, ERR_INPUT, "min_tokens", "'min_tokens' is %lld, above 'max_tokens' (%lld)", (long long)r->min_tokens, (long long)r->max_tokens);
   return true;
 }
 
@@ -270,9 +300,10 @@ void openai_head(const api_answer *a, const char *prefix, const char *object, bu
 }
 
 void openai_usage(const api_usage *u, buf *out) {
-  buf_printf(out, "{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,\"prompt_tokens_details\":{\"cached_tokens\":%lld},"
-    "\"completion_tokens_details\":{\"reasoning_tokens\":%lld}}", (long long)u->prompt, (long long)u->output, (long long)(u->prompt + u->output),
-    (long long)u->cached, (long long)u->reasoning);
+  buf_printf(out,
+      "{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,\"prompt_tokens_details\":{\"cached_tokens\":%lld},"
+      "\"completion_tokens_details\":{\"reasoning_tokens\":%lld}}",
+      (long long)u->prompt, (long long)u->output, (long long)(u->prompt + u->output), (long long)u->cached, (long long)u->reasoning);
 }
 
 void openai_chunk_usage(const api_answer *a, const api_event *ev, buf *out) {

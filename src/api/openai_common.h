@@ -11,9 +11,9 @@
  * would change it and are not offered. All others are accepted and named in r->ignored. */
 typedef struct openai_refusal {
   const char *name;
-  const char *harmless;      /* strings that change nothing, comma separated; null, false, 0 and empty values never do */
-  double harmless_number;    /* a number that changes nothing; NAN: none but 0 */
-  const char *hint;          /* what to do instead; may be NULL */
+  const char *harmless;   /* strings that change nothing, comma separated; null, false, 0 and empty values never do */
+  double harmless_number; /* a number that changes nothing; NAN: none but 0 */
+  const char *hint;       /* what to do instead; may be NULL */
 } openai_refusal;
 
 /* Checks every key of r->doc: `own` lists the names this dialect reads besides the shared ones (NULL-terminated), `refused` what only

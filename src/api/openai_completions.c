@@ -4,7 +4,10 @@
 
 static const char *const own[] = {"prompt", "echo", "logprobs", NULL};
 static const openai_refusal refused[] = {
-  {"suffix", NULL, NAN, NULL}, {"prompt_cache", NULL, NAN, NULL}, {"messages", NULL, NAN, "use /v1/chat/completions"}, {NULL, NULL, 0, NULL},
+    {"suffix", NULL, NAN, NULL},
+    {"prompt_cache", NULL, NAN, NULL},
+    {"messages", NULL, NAN, "use /v1/chat/completions"},
+    {NULL, NULL, 0, NULL},
 };
 
 /* ---- prompt: a string, a list of strings, ids, a list of lists of ids ---- */
@@ -24,7 +27,8 @@ static bool one_prompt(api_request *r, json_t *v, const char *at, api_prompt *re
 
 static bool read_prompts(api_request *r, err *e) {
   json_t *v = json_object_get(r->doc, "prompt");
-  if (!v || json_is_null(v)) return err_param(e, ERR_INPUT, "prompt", "'prompt' is missing: a string, a list of strings, token ids or lists of token ids");
+  if (!v || json_is_null(v))
+    return err_param(e, ERR_INPUT, "prompt", "'prompt' is missing: a string, a list of strings, token ids or lists of token ids");
   bool list = json_is_array(v) && json_array_size(v) && !json_is_number(json_array_get(v, 0));
   size_t n = list ? json_array_size(v) : 1;
   if (n > API_MAX_PROMPTS) return err_param(e, ERR_INPUT, "prompt", "'prompt' has %zu entries: at most %d are allowed", n, API_MAX_PROMPTS);
@@ -52,14 +56,20 @@ static bool completions_parse(api_request *r, err *e) {
 /* Bytes that are no text of their own (a piece of a code point) are written as OpenAI does, "bytes:\xe2\x82", so that two tokens never
  * share a name. */
 static void write_token(str s, buf *out) {
-  if (utf8_valid(s)) { buf_json(out, s); return; }
+  if (utf8_valid(s)) {
+    buf_json(out, s);
+    return;
+  }
   buf_puts(out, "bytes:");
   for (size_t i = 0; i < s.n; i++) buf_printf(out, "\\\\x%02x", (unsigned)(unsigned char)s.p[i]);
 }
 
 /* The k best, and the chosen token where it is not among them. */
 static void write_top(const api_token *t, int k, buf *out) {
-  if (isnan(t->logprob)) { buf_puts(out, "null"); return; }
+  if (isnan(t->logprob)) {
+    buf_puts(out, "null");
+    return;
+  }
   bool seen = false;
   int n = t->n_top < k ? t->n_top : k;
   buf_putc(out, '{');
@@ -81,7 +91,10 @@ static void write_top(const api_token *t, int k, buf *out) {
 
 static void write_logprobs(const api_answer *a, const api_token *t, int n, int64_t offset, buf *out) {
   int k = a->req->logprobs;
-  if (k < 0) { buf_puts(out, "null"); return; }
+  if (k < 0) {
+    buf_puts(out, "null");
+    return;
+  }
   buf_puts(out, "{\"tokens\":[");
   for (int i = 0; i < n; i++) {
     buf_puts(out, i ? ",\"" : "\"");
@@ -156,6 +169,10 @@ static void completions_whole(const api_answer *a, buf *out) {
   buf_putc(out, '}');
 }
 
-const api_dialect api_openai_completions = {
-  .name = "openai-completions", .parse = completions_parse, .chunk = completions_chunk, .stream_end = openai_stream_end,
-  .whole = completions_whole, .error = openai_error, .stream_error = openai_stream_error};
+const api_dialect api_openai_completions = {.name = "openai-completions",
+    .parse = completions_parse,
+    .chunk = completions_chunk,
+    .stream_end = openai_stream_end,
+    .whole = completions_whole,
+    .error = openai_error,
+    .stream_error = openai_stream_error};

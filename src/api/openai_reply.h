@@ -9,11 +9,11 @@
 
 typedef struct openai_reply {
   json_t *doc;
-  str text;                 /* delta content, message content or completion text; "" when none */
+  str text; /* delta content, message content or completion text; "" when none */
   str reasoning;
-  bool output;              /* carries text, reasoning or a tool call: what TTFT counts */
-  const char *finish;       /* finish_reason or NULL */
-  const char *error;        /* the error's message, or NULL */
+  bool output;        /* carries text, reasoning or a tool call: what TTFT counts */
+  const char *finish; /* finish_reason or NULL */
+  const char *error;  /* the error's message, or NULL */
   bool has_usage;
   int64_t tokens_in, tokens_cached, tokens_out;
 } openai_reply;

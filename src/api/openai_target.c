@@ -34,7 +34,8 @@ bool openai_target_set(openai_target *ret, const char *url, const char *key, err
   if (!set_url(&t, url, e)) return false;
   str k = str_trim(str_c(key));
   for (size_t i = 0; i < k.n; i++)
-    if ((unsigned char)k.p[i] < ' ' || k.p[i] == 0x7f) return err_param(e, ERR_USAGE, "key-env", "the API key holds a control character or a line break");
+    if ((unsigned char)k.p[i] < ' ' || k.p[i] == 0x7f)
+      return err_param(e, ERR_USAGE, "key-env", "the API key holds a control character or a line break");
   if (k.n > TARGET_KEY) return err_param(e, ERR_USAGE, "key-env", "the API key is longer than %d bytes", TARGET_KEY);
   if (k.n) snprintf(t.auth, sizeof t.auth, "%s%.*s", BEARER, (int)k.n, k.p);
   *ret = t;
@@ -51,7 +52,7 @@ bool openai_target_key(const char *var, const char **ret, err *e) {
 void openai_target_scrub(const openai_target *t, char *msg) {
   str key = str_c(t->auth);
   size_t head = sizeof BEARER - 1;
-  if (key.n < head + 4) return;   /* a word of three letters is no secret, and would blot out half the message */
+  if (key.n < head + 4) return; /* a word of three letters is no secret, and would blot out half the message */
   key.p += head;
   key.n -= head;
   for (ptrdiff_t at; (at = str_find(str_c(msg), key)) >= 0;) {

@@ -10,9 +10,9 @@
 enum { TARGET_URL = 1024, TARGET_KEY = 4096 };
 
 typedef struct openai_target {
-  char base[TARGET_URL];         /* what paths are added to: no slash at the end */
-  char shown[TARGET_URL];        /* base without user and password, for people */
-  char auth[TARGET_KEY + 32];    /* "Authorization: Bearer KEY", or "" */
+  char base[TARGET_URL];      /* what paths are added to: no slash at the end */
+  char shown[TARGET_URL];     /* base without user and password, for people */
+  char auth[TARGET_KEY + 32]; /* "Authorization: Bearer KEY", or "" */
 } openai_target;
 
 /* url with a path is taken as it is (…/v1, …/v1beta/openai); without one, /v1 is added. key may be NULL. */
@@ -21,5 +21,5 @@ bool openai_target_set(openai_target *ret, const char *url, const char *key, err
 bool openai_target_key(const char *var, const char **ret, err *e);
 /* Servers quote the key they refuse: replaces it by *** in a message of theirs. */
 void openai_target_scrub(const openai_target *t, char *msg);
-err_code openai_status_code(int http);    /* 401 is ERR_AUTH, 404 ERR_NOT_FOUND, other 4xx ERR_INPUT ...: gives the exit status */
+err_code openai_status_code(int http); /* 401 is ERR_AUTH, 404 ERR_NOT_FOUND, other 4xx ERR_INPUT ...: gives the exit status */
 #endif

@@ -2,12 +2,30 @@
 #include "api/dialect.h"
 #include <stdlib.h>
 
-enum { REQUEST_MEM = 256 << 20 };  /* token ids of a 16 MiB body take four times their text at most */
+enum { REQUEST_MEM = 256 << 20 }; /* token ids of a 16 MiB body take four times their text at most */
 
 static void defaults(api_request *r, const api_dialect *d) {
-  *r = (api_request){.refs = 1, .dialect = d, .model = {"", 0}, .add_generation_prompt = true, .parse_special = true, .add_special = true,
-    .temperature = NAN, .top_p = NAN, .min_p = NAN, .typical_p = NAN, .presence = NAN, .frequency = NAN, .repetition = NAN, .top_k = API_UNSET,
-    .dry_base = 1.75, .dry_allowed_length = 2, .dry_last_n = -1, .n = 1, .n_prompts = 1, .max_tokens = -1, .logprobs = -1};
+  *r = (api_request){.refs = 1,
+      .dialect = d,
+      .model = {"", 0},
+      .add_generation_prompt = true,
+      .parse_special = true,
+      .add_special = true,
+      .temperature = NAN,
+      .top_p = NAN,
+      .min_p = NAN,
+      .typical_p = NAN,
+      .presence = NAN,
+      .frequency = NAN,
+      .repetition = NAN,
+      .top_k = API_UNSET,
+      .dry_base = 1.75,
+      .dry_allowed_length = 2,
+      .dry_last_n = -1,
+      .n = 1,
+      .n_prompts = 1,
+      .max_tokens = -1,
+      .logprobs = -1};
   arena_init(&r->mem, REQUEST_MEM);
 }
 

@@ -10,8 +10,8 @@
 #include <math.h>
 
 enum {
-  API_MAX_CHOICES = 16,      /* n and best_of */
-  API_MAX_PROMPTS = 2048,    /* entries of a list prompt */
+  API_MAX_CHOICES = 16,   /* n and best_of */
+  API_MAX_PROMPTS = 2048, /* entries of a list prompt */
   API_MAX_STOPS = 16,
   API_MAX_LOGPROBS = 20,
   API_MAX_BIAS = 4096,
@@ -24,55 +24,58 @@ static inline bool api_given(double v) { return !isnan(v); }
 struct api_dialect;
 
 typedef struct api_prompt {
-  str text;                  /* when ids is NULL */
-  const int32_t *ids;        /* [n_ids] */
+  str text;           /* when ids is NULL */
+  const int32_t *ids; /* [n_ids] */
   int n_ids;
 } api_prompt;
 
-typedef struct api_bias { int32_t token; float bias; } api_bias;
+typedef struct api_bias {
+  int32_t token;
+  float bias;
+} api_bias;
 
 typedef struct api_request {
   int refs;
   arena mem;
   json_t *doc;
   const struct api_dialect *dialect;
-  str model;                 /* "" when the client named none */
+  str model; /* "" when the client named none */
 
   /* Chat: messages is set. Completions: prompts is set. Never both. */
-  json_t *messages;          /* array of objects; content is a string (text parts are joined) or null */
-  json_t *template_kwargs;   /* object or NULL */
+  json_t *messages;        /* array of objects; content is a string (text parts are joined) or null */
+  json_t *template_kwargs; /* object or NULL */
   bool add_generation_prompt;
-  api_prompt *prompts;       /* [n_prompts] */
-  int n_prompts;             /* 1 for chat */
-  bool parse_special;        /* prompts: control tokens in the text are read as such */
-  bool add_special;          /* prompts: BOS where the model wants one */
+  api_prompt *prompts; /* [n_prompts] */
+  int n_prompts;       /* 1 for chat */
+  bool parse_special;  /* prompts: control tokens in the text are read as such */
+  bool add_special;    /* prompts: BOS where the model wants one */
 
-  double temperature, top_p, min_p, typical_p, presence, frequency, repetition;  /* NAN: not given */
-  int64_t top_k;                                                                 /* API_UNSET: not given; <= 0: off */
-  double dry_multiplier, dry_base;                                               /* multiplier 0: off */
+  double temperature, top_p, min_p, typical_p, presence, frequency, repetition; /* NAN: not given */
+  int64_t top_k;                                                                /* API_UNSET: not given; <= 0: off */
+  double dry_multiplier, dry_base;                                              /* multiplier 0: off */
   int64_t dry_allowed_length, dry_last_n;
   bool has_seed;
-  uint64_t seed;             /* the server draws one when the client gave none */
-  api_bias *bias;            /* [n_bias] */
+  uint64_t seed;  /* the server draws one when the client gave none */
+  api_bias *bias; /* [n_bias] */
   int n_bias;
 
-  int n, best_of;            /* best_of >= n; the n with the best mean log-probability are returned */
-  str *stop;                 /* [n_stop], none empty */
+  int n, best_of; /* best_of >= n; the n with the best mean log-probability are returned */
+  str *stop;      /* [n_stop], none empty */
   int n_stop;
-  int32_t *stop_ids;         /* [n_stop_ids] */
+  int32_t *stop_ids; /* [n_stop_ids] */
   int n_stop_ids;
   bool include_stop, ignore_eos, keep_special;
-  int64_t max_tokens;        /* -1: to the context's end */
+  int64_t max_tokens; /* -1: to the context's end */
   int64_t min_tokens;
 
-  int logprobs;              /* -1: none; k: the chosen token's and the k best */
-  bool echo;                 /* the prompt's text (and log-probabilities) come first */
+  int logprobs; /* -1: none; k: the chosen token's and the k best */
+  bool echo;    /* the prompt's text (and log-probabilities) come first */
   bool stream, include_usage, continuous_usage;
 
-  int64_t accepted;          /* clock_now() when the whole request had been read; the server's */
-  int64_t now;               /* wall clock, Unix seconds: what a template's strftime_now sees; the server's */
+  int64_t accepted; /* clock_now() when the whole request had been read; the server's */
+  int64_t now;      /* wall clock, Unix seconds: what a template's strftime_now sees; the server's */
   str user;
-  char ignored[1024];        /* names of fields that were accepted and have no effect, comma separated */
+  char ignored[1024]; /* names of fields that were accepted and have no effect, comma separated */
 } api_request;
 
 /* Number of choices a backend produces: prompts times best_of. Choice i belongs to prompt i / best_of. */
@@ -81,5 +84,5 @@ static inline int api_n_choices(const api_request *r) { return r->n_prompts * r-
 /* Parses `body` in the given dialect; the caller holds the one reference. */
 bool api_request_parse(const struct api_dialect *d, str body, api_request **ret, err *e);
 api_request *api_request_ref(api_request *r);
-void api_request_unref(api_request *r);     /* NULL is allowed */
+void api_request_unref(api_request *r); /* NULL is allowed */
 #endif

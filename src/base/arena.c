@@ -1,12 +1,19 @@
 #include "base/arena.h"
 #include <stdlib.h>
 
-struct arena_block { arena_block *next; size_t cap, used; _Alignas(16) char data[]; };
+struct arena_block {
+  arena_block *next;
+  size_t cap, used;
+  _Alignas(16) char data[];
+};
 
 void arena_init(arena *a, size_t max) { *a = (arena){.max = max}; }
 
 void arena_fini(arena *a) {
-  for (arena_block *b = a->head, *n; b; b = n) { n = b->next; free(b); }
+  for (arena_block *b = a->head, *n; b; b = n) {
+    n = b->next;
+    free(b);
+  }
   a->head = NULL;
   a->used = 0;
 }
@@ -24,8 +31,14 @@ void *arena_try(arena *a, size_t n) {
     if (!nb) return NULL;
     nb->cap = cap;
     nb->used = 0;
-    if (b && n > 1u << 19) { nb->next = b->next; b->next = nb; } /* a big one goes behind, so the current block stays in use */
-    else { nb->next = b; a->head = nb; }
+    if (b && n > 1u << 19) {
+      nb->next = b->next;
+      b->next = nb;
+    } /* a big one goes behind, so the current block stays in use */
+    else {
+      nb->next = b;
+      a->head = nb;
+    }
     b = nb;
   }
   void *p = b->data + b->used;

@@ -17,13 +17,19 @@ void buf_clear(buf *b) {
 
 bool buf_reserve(buf *b, size_t extra) {
   if (b->failed) return false;
-  if (extra > b->max || b->n > b->max - extra) { b->failed = true; return false; }
+  if (extra > b->max || b->n > b->max - extra) {
+    b->failed = true;
+    return false;
+  }
   size_t want = b->n + extra + 1;
   if (want <= b->cap) return true;
   size_t cap = b->cap ? b->cap : 64;
   while (cap < want) cap += cap / 2 + 16;
   char *p = realloc(b->p, cap);
-  if (!p) { b->failed = true; return false; }
+  if (!p) {
+    b->failed = true;
+    return false;
+  }
   b->p = p;
   b->cap = cap;
   return true;
@@ -46,7 +52,10 @@ bool buf_vprintf(buf *b, const char *fmt, va_list ap) {
   va_copy(ap2, ap);
   int n = vsnprintf(NULL, 0, fmt, ap2);
   va_end(ap2);
-  if (n < 0) { b->failed = true; return false; }
+  if (n < 0) {
+    b->failed = true;
+    return false;
+  }
   if (!buf_reserve(b, (size_t)n)) return false;
   vsnprintf(b->p + b->n, (size_t)n + 1, fmt, ap);
   b->n += (size_t)n;
@@ -79,13 +88,29 @@ bool buf_json(buf *b, str s) {
     unsigned char c = (unsigned char)s.p[i];
     uint32_t cp;
     int l;
-    if (c == '"' || c == '\\') { buf_putc(b, '\\'); buf_putc(b, (char)c); i++; }
-    else if (c == '\n') { buf_puts(b, "\\n"); i++; }
-    else if (c == '\r') { buf_puts(b, "\\r"); i++; }
-    else if (c == '\t') { buf_puts(b, "\\t"); i++; }
-    else if (c < 0x20) { buf_printf(b, "\\u%04x", c); i++; }
-    else if ((l = utf8_decode(s.p + i, s.n - i, &cp)) > 0) { buf_put(b, s.p + i, (size_t)l); i += (size_t)l; }
-    else { buf_puts(b, "\xef\xbf\xbd"); i++; }
+    if (c == '"' || c == '\\') {
+      buf_putc(b, '\\');
+      buf_putc(b, (char)c);
+      i++;
+    } else if (c == '\n') {
+      buf_puts(b, "\\n");
+      i++;
+    } else if (c == '\r') {
+      buf_puts(b, "\\r");
+      i++;
+    } else if (c == '\t') {
+      buf_puts(b, "\\t");
+      i++;
+    } else if (c < 0x20) {
+      buf_printf(b, "\\u%04x", c);
+      i++;
+    } else if ((l = utf8_decode(s.p + i, s.n - i, &cp)) > 0) {
+      buf_put(b, s.p + i, (size_t)l);
+      i += (size_t)l;
+    } else {
+      buf_puts(b, "\xef\xbf\xbd");
+      i++;
+    }
   }
   return !b->failed;
 }

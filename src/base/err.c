@@ -4,28 +4,26 @@
 #include <string.h>
 
 static const err_info table[ERR_COUNT] = {
-  [ERR_NONE]        = {"none", 200, NULL, NULL, NULL, 0},
-  [ERR_USAGE]       = {"usage", 400, "invalid_request_error", NULL, "invalid_request_error", 2},
-  [ERR_INPUT]       = {"input", 400, "invalid_request_error", NULL, "invalid_request_error", 3},
-  [ERR_CONTEXT]     = {"context", 400, "invalid_request_error", "context_length_exceeded", "invalid_request_error", 3},
-  [ERR_UNSUPPORTED] = {"unsupported", 400, "invalid_request_error", "unsupported_value", "invalid_request_error", 3},
-  [ERR_AUTH]        = {"auth", 401, "authentication_error", "invalid_api_key", "authentication_error", 1},
-  [ERR_NOT_FOUND]   = {"not_found", 404, "invalid_request_error", "not_found", "not_found_error", 3},
-  [ERR_METHOD]      = {"method", 405, "invalid_request_error", "method_not_allowed", "invalid_request_error", 1},
-  [ERR_TOO_LARGE]   = {"too_large", 413, "invalid_request_error", "too_large", "request_too_large", 3},
-  [ERR_LIMIT]       = {"limit", 429, "rate_limit_error", "rate_limit_exceeded", "rate_limit_error", 1},
-  [ERR_BUSY]        = {"busy", 503, "server_error", "overloaded", "overloaded_error", 1},
-  [ERR_TIMEOUT]     = {"timeout", 408, "timeout_error", "timeout", "timeout_error", 4},
-  [ERR_CANCELLED]   = {"cancelled", 499, "cancelled", "cancelled", "api_error", 130},
-  [ERR_IO]          = {"io", 500, "server_error", NULL, "api_error", 1},
-  [ERR_NET]         = {"net", 502, "server_error", "upstream_error", "api_error", 4},
-  [ERR_NOMEM]       = {"nomem", 503, "server_error", "out_of_memory", "overloaded_error", 1},
-  [ERR_INTERNAL]    = {"internal", 500, "server_error", "internal_error", "api_error", 1},
+    [ERR_NONE] = {"none", 200, NULL, NULL, NULL, 0},
+    [ERR_USAGE] = {"usage", 400, "invalid_request_error", NULL, "invalid_request_error", 2},
+    [ERR_INPUT] = {"input", 400, "invalid_request_error", NULL, "invalid_request_error", 3},
+    [ERR_CONTEXT] = {"context", 400, "invalid_request_error", "context_length_exceeded", "invalid_request_error", 3},
+    [ERR_UNSUPPORTED] = {"unsupported", 400, "invalid_request_error", "unsupported_value", "invalid_request_error", 3},
+    [ERR_AUTH] = {"auth", 401, "authentication_error", "invalid_api_key", "authentication_error", 1},
+    [ERR_NOT_FOUND] = {"not_found", 404, "invalid_request_error", "not_found", "not_found_error", 3},
+    [ERR_METHOD] = {"method", 405, "invalid_request_error", "method_not_allowed", "invalid_request_error", 1},
+    [ERR_TOO_LARGE] = {"too_large", 413, "invalid_request_error", "too_large", "request_too_large", 3},
+    [ERR_LIMIT] = {"limit", 429, "rate_limit_error", "rate_limit_exceeded", "rate_limit_error", 1},
+    [ERR_BUSY] = {"busy", 503, "server_error", "overloaded", "overloaded_error", 1},
+    [ERR_TIMEOUT] = {"timeout", 408, "timeout_error", "timeout", "timeout_error", 4},
+    [ERR_CANCELLED] = {"cancelled", 499, "cancelled", "cancelled", "api_error", 130},
+    [ERR_IO] = {"io", 500, "server_error", NULL, "api_error", 1},
+    [ERR_NET] = {"net", 502, "server_error", "upstream_error", "api_error", 4},
+    [ERR_NOMEM] = {"nomem", 503, "server_error", "out_of_memory", "overloaded_error", 1},
+    [ERR_INTERNAL] = {"internal", 500, "server_error", "internal_error", "api_error", 1},
 };
 
-const err_info *err_lookup(err_code code) {
-  return &table[(unsigned)code < ERR_COUNT ? code : ERR_INTERNAL];
-}
+const err_info *err_lookup(err_code code) { return &table[(unsigned)code < ERR_COUNT ? code : ERR_INTERNAL]; }
 
 static void scrub(char *s) {
   for (; *s; s++)
@@ -85,5 +83,8 @@ bool err_errno(err *e, int errnum, const char *fmt, ...) {
 }
 
 void err_clear(err *e) {
-  if (e) { e->code = ERR_NONE; e->param[0] = e->msg[0] = 0; }
+  if (e) {
+    e->code = ERR_NONE;
+    e->param[0] = e->msg[0] = 0;
+  }
 }

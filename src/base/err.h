@@ -10,39 +10,39 @@
 
 typedef enum err_code {
   ERR_NONE = 0,
-  ERR_USAGE,        /* a command line that cannot be understood */
-  ERR_INPUT,        /* a value that was refused: bad file, bad field, bad type */
-  ERR_CONTEXT,      /* a prompt that does not fit the context */
-  ERR_UNSUPPORTED,  /* understood, and named, but not offered */
-  ERR_AUTH,         /* no key, or a wrong one */
-  ERR_NOT_FOUND,    /* no such model, path, file */
-  ERR_METHOD,       /* no such method on that path */
-  ERR_TOO_LARGE,    /* over a stated bound */
-  ERR_LIMIT,        /* a rate or budget is used up */
-  ERR_BUSY,         /* a queue is full or the server is not ready: try again */
+  ERR_USAGE,       /* a command line that cannot be understood */
+  ERR_INPUT,       /* a value that was refused: bad file, bad field, bad type */
+  ERR_CONTEXT,     /* a prompt that does not fit the context */
+  ERR_UNSUPPORTED, /* understood, and named, but not offered */
+  ERR_AUTH,        /* no key, or a wrong one */
+  ERR_NOT_FOUND,   /* no such model, path, file */
+  ERR_METHOD,      /* no such method on that path */
+  ERR_TOO_LARGE,   /* over a stated bound */
+  ERR_LIMIT,       /* a rate or budget is used up */
+  ERR_BUSY,        /* a queue is full or the server is not ready: try again */
   ERR_TIMEOUT,
-  ERR_CANCELLED,    /* the client left, or a signal came */
-  ERR_IO,           /* the machine: disk, permissions */
-  ERR_NET,          /* the network */
+  ERR_CANCELLED, /* the client left, or a signal came */
+  ERR_IO,        /* the machine: disk, permissions */
+  ERR_NET,       /* the network */
   ERR_NOMEM,
-  ERR_INTERNAL,     /* a fault of ours */
+  ERR_INTERNAL, /* a fault of ours */
   ERR_COUNT
 } err_code;
 
 typedef struct err {
   err_code code;
-  char param[96];  /* request field, option, metadata key or tensor concerned; "" when none */
-  char msg[600];   /* what failed, on which object, what to do. UTF-8, no newline */
+  char param[96]; /* request field, option, metadata key or tensor concerned; "" when none */
+  char msg[600];  /* what failed, on which object, what to do. UTF-8, no newline */
 } err;
 
 /* The one table: code -> everything each face needs. */
 typedef struct err_info {
-  const char *name;       /* "input" */
-  int http;               /* HTTP status */
-  const char *openai;     /* OpenAI error.type */
-  const char *openai_code;/* OpenAI error.code, or NULL */
-  const char *anthropic;  /* Anthropic error.type */
-  int exit;               /* process exit status: 1 failed, 2 usage, 3 input refused, 4 network, 130 interrupted */
+  const char *name;        /* "input" */
+  int http;                /* HTTP status */
+  const char *openai;      /* OpenAI error.type */
+  const char *openai_code; /* OpenAI error.code, or NULL */
+  const char *anthropic;   /* Anthropic error.type */
+  int exit;                /* process exit status: 1 failed, 2 usage, 3 input refused, 4 network, 130 interrupted */
 } err_info;
 
 const err_info *err_lookup(err_code code);

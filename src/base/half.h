@@ -6,8 +6,16 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline float f32_of_bits(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
-static inline uint32_t bits_of_f32(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
+static inline float f32_of_bits(uint32_t u) {
+  float f;
+  memcpy(&f, &u, 4);
+  return f;
+}
+static inline uint32_t bits_of_f32(float f) {
+  uint32_t u;
+  memcpy(&u, &f, 4);
+  return u;
+}
 
 static inline float f32_of_f16(uint16_t h) {
   uint32_t s = (uint32_t)(h & 0x8000u) << 16, e = h >> 10 & 31, m = h & 0x3ffu;

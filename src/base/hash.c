@@ -7,7 +7,10 @@
 
 sha256 *sha256_new(void) {
   EVP_MD_CTX *c = EVP_MD_CTX_new();
-  if (c && EVP_DigestInit_ex(c, EVP_sha256(), NULL) != 1) { EVP_MD_CTX_free(c); c = NULL; }
+  if (c && EVP_DigestInit_ex(c, EVP_sha256(), NULL) != 1) {
+    EVP_MD_CTX_free(c);
+    c = NULL;
+  }
   return (sha256 *)c;
 }
 
@@ -22,7 +25,7 @@ void sha256_done(sha256 *h, uint8_t out[32]) {
 void sha256_next(sha256 *h, uint8_t out[32]) {
   unsigned n = 32;
   EVP_DigestFinal_ex((EVP_MD_CTX *)h, out, &n);
-  EVP_DigestInit_ex((EVP_MD_CTX *)h, NULL, NULL);   /* the same digest again */
+  EVP_DigestInit_ex((EVP_MD_CTX *)h, NULL, NULL); /* the same digest again */
 }
 
 void sha256_free(sha256 *h) { EVP_MD_CTX_free((EVP_MD_CTX *)h); }

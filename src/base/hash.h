@@ -10,9 +10,9 @@
 typedef struct sha256 sha256;
 sha256 *sha256_new(void);
 void sha256_add(sha256 *h, const void *p, size_t n);
-void sha256_done(sha256 *h, uint8_t out[32]);     /* finishes and frees */
-void sha256_next(sha256 *h, uint8_t out[32]);     /* finishes and begins anew, taking no memory (sha256_once and sha256_new do) */
-void sha256_free(sha256 *h);                      /* abandons */
+void sha256_done(sha256 *h, uint8_t out[32]); /* finishes and frees */
+void sha256_next(sha256 *h, uint8_t out[32]); /* finishes and begins anew, taking no memory (sha256_once and sha256_new do) */
+void sha256_free(sha256 *h);                  /* abandons */
 void sha256_hex(const uint8_t d[32], char out[65]);
 void sha256_once(const void *p, size_t n, uint8_t out[32]);
 uint64_t hash64(const void *p, size_t n, uint64_t seed);

@@ -16,7 +16,8 @@ const char *json_type_name(const json_t *v) {
   case JSON_STRING: return "a string";
   case JSON_INTEGER: return "an integer";
   case JSON_REAL: return "a number";
-  case JSON_TRUE: case JSON_FALSE: return "a boolean";
+  case JSON_TRUE:
+  case JSON_FALSE: return "a boolean";
   default: return "null";
   }
 }
@@ -31,8 +32,9 @@ static bool depth_ok(str t) {
       if (c == '\\') i++;
       else if (c == '"') in = false;
     } else if (c == '"') in = true;
-    else if (c == '[' || c == '{') { if (++d > MAX_DEPTH) return false; }
-    else if (c == ']' || c == '}') d--;
+    else if (c == '[' || c == '{') {
+      if (++d > MAX_DEPTH) return false;
+    } else if (c == ']' || c == '}') d--;
   }
   return true;
 }
@@ -55,7 +57,10 @@ bool json_load_path(const char *path, size_t max_bytes, json_t **ret, err *e) {
   if (!f) return err_errno(e, errno, "cannot open %s", path);
   char *p = malloc(max_bytes + 1);
   bool ok = false;
-  if (!p) { err_set(e, ERR_NOMEM, "out of memory reading %s", path); goto out; }
+  if (!p) {
+    err_set(e, ERR_NOMEM, "out of memory reading %s", path);
+    goto out;
+  }
   size_t n = fread(p, 1, max_bytes + 1, f);
   if (ferror(f)) err_errno(e, errno, "cannot read %s", path);
   else if (n > max_bytes) err_set(e, ERR_TOO_LARGE, "%s is larger than %zu bytes", path, max_bytes);

@@ -9,7 +9,7 @@
 #include "base/str.h"
 #include <jansson.h>
 
-void json_setup(void);                        /* hash seed from the kernel; call once at start */
+void json_setup(void); /* hash seed from the kernel; call once at start */
 /* One JSON value and nothing behind it. Refused: nesting over 128 levels, invalid UTF-8, duplicate keys are allowed (last wins),
  * lone surrogates, NaN and infinities, numbers out of range. Embedded NUL (\u0000) in strings is allowed. */
 bool json_parse(str text, json_t **ret, err *e);
@@ -17,10 +17,10 @@ bool json_load_path(const char *path, size_t max_bytes, json_t **ret, err *e);
 
 /* Getters: absent or null leaves *ret as it is and returns true; another type fails. `path` prefixes err.param ("messages[3]"); may be "". */
 bool json_get_str(json_t *obj, const char *path, const char *key, str *ret, err *e);
-bool json_get_i64(json_t *obj, const char *path, const char *key, int64_t lo, int64_t hi, int64_t *ret, err *e);  /* 5.0 is accepted as 5 */
-bool json_get_f64(json_t *obj, const char *path, const char *key, double lo, double hi, double *ret, err *e);     /* integers too */
+bool json_get_i64(json_t *obj, const char *path, const char *key, int64_t lo, int64_t hi, int64_t *ret, err *e); /* 5.0 is accepted as 5 */
+bool json_get_f64(json_t *obj, const char *path, const char *key, double lo, double hi, double *ret, err *e);    /* integers too */
 bool json_get_bool(json_t *obj, const char *path, const char *key, bool *ret, err *e);
 bool json_get_array(json_t *obj, const char *path, const char *key, json_t **ret, err *e);
 bool json_get_object(json_t *obj, const char *path, const char *key, json_t **ret, err *e);
-const char *json_type_name(const json_t *v);  /* "a string", "an array", ... for messages */
+const char *json_type_name(const json_t *v); /* "a string", "an array", ... for messages */
 #endif

@@ -56,6 +56,9 @@ void log_write(log_level l, const char *event, const log_kv *kv, int n_kv) {
     else quoted(&b, kv[i].v.s);
   }
   buf_puts(&b, json ? "}\n" : "\n");
-  if (b.n && !b.failed) { ssize_t r = write(2, b.p, b.n); (void)r; }
+  if (b.n && !b.failed) {
+    ssize_t r = write(2, b.p, b.n);
+    (void)r;
+  }
   buf_fini(&b);
 }

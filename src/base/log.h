@@ -8,7 +8,15 @@
 #include "base/str.h"
 
 typedef enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_OFF } log_level;
-typedef struct log_kv { const char *k; char t; union { int64_t i; double f; str s; } v; } log_kv;
+typedef struct log_kv {
+  const char *k;
+  char t;
+  union {
+    int64_t i;
+    double f;
+    str s;
+  } v;
+} log_kv;
 
 static inline log_kv kv_i(const char *k, int64_t v) { return (log_kv){k, 'i', {.i = v}}; }
 static inline log_kv kv_f(const char *k, double v) { return (log_kv){k, 'f', {.f = v}}; }
@@ -20,7 +28,7 @@ bool log_on(log_level l);
 void log_write(log_level l, const char *event, const log_kv *kv, int n_kv);
 #define LOG_KVS(...) (const log_kv[]){(log_kv){0}, ##__VA_ARGS__} + 1, (int)(sizeof((log_kv[]){(log_kv){0}, ##__VA_ARGS__}) / sizeof(log_kv)) - 1
 #define log_debug(ev, ...) log_write(LOG_DEBUG, ev, LOG_KVS(__VA_ARGS__))
-#define log_info(ev, ...)  log_write(LOG_INFO, ev, LOG_KVS(__VA_ARGS__))
-#define log_warn(ev, ...)  log_write(LOG_WARN, ev, LOG_KVS(__VA_ARGS__))
+#define log_info(ev, ...) log_write(LOG_INFO, ev, LOG_KVS(__VA_ARGS__))
+#define log_warn(ev, ...) log_write(LOG_WARN, ev, LOG_KVS(__VA_ARGS__))
 #define log_error(ev, ...) log_write(LOG_ERROR, ev, LOG_KVS(__VA_ARGS__))
 #endif

@@ -4,7 +4,13 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-struct ring { pthread_mutex_t mu; pthread_cond_t cv; size_t cap, head, n; bool closed; void *v[]; };
+struct ring {
+  pthread_mutex_t mu;
+  pthread_cond_t cv;
+  size_t cap, head, n;
+  bool closed;
+  void *v[];
+};
 
 ring *ring_new(size_t cap) {
   ring *r = calloc(1, sizeof *r + cap * sizeof(void *));

@@ -10,11 +10,11 @@
 #include <stdint.h>
 
 typedef struct ring ring;
-ring *ring_new(size_t cap);                      /* NULL: out of memory */
+ring *ring_new(size_t cap); /* NULL: out of memory */
 void ring_free(ring *r);
-bool ring_push(ring *r, void *item);             /* false: full or closed */
-void *ring_pop(ring *r);                         /* NULL: empty */
-void *ring_wait(ring *r, int64_t timeout_ns);    /* blocks; NULL: closed and empty, or time is up; < 0: no limit */
-void ring_close(ring *r);                        /* wakes all waiters; pushes fail from now on */
+bool ring_push(ring *r, void *item);          /* false: full or closed */
+void *ring_pop(ring *r);                      /* NULL: empty */
+void *ring_wait(ring *r, int64_t timeout_ns); /* blocks; NULL: closed and empty, or time is up; < 0: no limit */
+void ring_close(ring *r);                     /* wakes all waiters; pushes fail from now on */
 size_t ring_len(ring *r);
 #endif

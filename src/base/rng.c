@@ -14,7 +14,10 @@ void philox4x32(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]) {
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  out[0] = c0; out[1] = c1; out[2] = c2; out[3] = c3;
+  out[0] = c0;
+  out[1] = c1;
+  out[2] = c2;
+  out[3] = c3;
 }
 
 uint64_t rng_seed(void) {
@@ -34,6 +37,7 @@ double rng_f64(rng *r) { return ((double)(rng_u64(r) >> 11) + 0.5) * 0x1p-53; }
 
 uint64_t rng_below(rng *r, uint64_t n) {
   uint64_t lim = UINT64_MAX - UINT64_MAX % n, v;
-  do v = rng_u64(r); while (v >= lim);
+  do v = rng_u64(r);
+  while (v >= lim);
   return v % n;
 }

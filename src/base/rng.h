@@ -8,11 +8,13 @@
 void philox4x32(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
 /* Uniform in (0, 1): (x + 0.5) / 2^32 as a double, never 0 or 1. */
 static inline double rng_unit(uint32_t x) { return ((double)x + 0.5) * 0x1p-32; }
-uint64_t rng_seed(void);                      /* from the kernel */
+uint64_t rng_seed(void); /* from the kernel */
 /* A small stateful generator over the same function, for load generation and tests. */
-typedef struct rng { uint64_t seed, n; } rng;
+typedef struct rng {
+  uint64_t seed, n;
+} rng;
 static inline rng rng_new(uint64_t seed) { return (rng){seed, 0}; }
 uint64_t rng_u64(rng *r);
-double rng_f64(rng *r);                       /* (0, 1) */
-uint64_t rng_below(rng *r, uint64_t n);       /* [0, n), n > 0, without bias */
+double rng_f64(rng *r);                 /* (0, 1) */
+uint64_t rng_below(rng *r, uint64_t n); /* [0, n), n > 0, without bias */
 #endif

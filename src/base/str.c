@@ -79,7 +79,10 @@ bool str_bytes(str s, uint64_t *ret) {
 int utf8_decode(const char *p, size_t n, uint32_t *ret_cp) {
   const unsigned char *u = (const unsigned char *)p;
   if (n == 0) return 0;
-  if (u[0] < 0x80) { *ret_cp = u[0]; return 1; }
+  if (u[0] < 0x80) {
+    *ret_cp = u[0];
+    return 1;
+  }
   int len = u[0] >= 0xf0 && u[0] <= 0xf4 ? 4 : u[0] >= 0xe0 && u[0] < 0xf0 ? 3 : u[0] >= 0xc2 && u[0] < 0xe0 ? 2 : 0;
   if (!len || (size_t)len > n) return 0;
   uint32_t cp = u[0] & (0x7fu >> len);
@@ -115,7 +118,10 @@ size_t utf8_valid_prefix(str s, int *ret_need) {
     if (i + 8 <= s.n) {
       uint64_t w;
       memcpy(&w, s.p + i, 8);
-      if (!(w & 0x8080808080808080u)) { i += 8; continue; }
+      if (!(w & 0x8080808080808080u)) {
+        i += 8;
+        continue;
+      }
     }
     int l = utf8_decode(s.p + i, s.n - i, &cp);
     if (!l) {
@@ -131,12 +137,24 @@ bool utf8_valid(str s) { return utf8_valid_prefix(s, NULL) == s.n; }
 
 int utf8_encode(uint32_t cp, char out[4]) {
   if (cp > 0x10ffff || (cp >= 0xd800 && cp < 0xe000)) cp = 0xfffd;
-  if (cp < 0x80) { out[0] = (char)cp; return 1; }
-  if (cp < 0x800) { out[0] = (char)(0xc0 | cp >> 6); out[1] = (char)(0x80 | (cp & 63)); return 2; }
+  if (cp < 0x80) {
+    out[0] = (char)cp;
+    return 1;
+  }
+  if (cp < 0x800) {
+    out[0] = (char)(0xc0 | cp >> 6);
+    out[1] = (char)(0x80 | (cp & 63));
+    return 2;
+  }
   if (cp < 0x10000) {
-    out[0] = (char)(0xe0 | cp >> 12); out[1] = (char)(0x80 | (cp >> 6 & 63)); out[2] = (char)(0x80 | (cp & 63));
+    out[0] = (char)(0xe0 | cp >> 12);
+    out[1] = (char)(0x80 | (cp >> 6 & 63));
+    out[2] = (char)(0x80 | (cp & 63));
     return 3;
   }
-  out[0] = (char)(0xf0 | cp >> 18); out[1] = (char)(0x80 | (cp >> 12 & 63)); out[2] = (char)(0x80 | (cp >> 6 & 63)); out[3] = (char)(0x80 | (cp & 63));
+  out[0] = (char)(0xf0 | cp >> 18);
+  out[1] = (char)(0x80 | (cp >> 12 & 63));
+  out[2] = (char)(0x80 | (cp >> 6 & 63));
+  out[3] = (char)(0x80 | (cp & 63));
   return 4;
 }

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 typedef struct exchange {
-  api_sink sink;             /* first: events come back to it */
+  api_sink sink; /* first: events come back to it */
   server *server;
-  http_req *http;            /* NULL once the answer was given or the client has gone */
+  http_req *http; /* NULL once the answer was given or the client has gone */
   const char *route;
   api_request *req;
   api_answer answer;
@@ -16,7 +16,7 @@ typedef struct exchange {
   api_out out;
   api_call *call;
   loop_timer *tick;
-  int64_t spoke;             /* clock_now() of the last bytes written */
+  int64_t spoke; /* clock_now() of the last bytes written */
   char id[SERVER_ID];
 } exchange;
 
@@ -61,8 +61,11 @@ static void note_log(const exchange *x, bool left) {
   const api_times *t = &a->times;
   double ttft = t->first ? clock_ms(t->first - x->info.accepted) : 0;
   log_info("request", kv_s("id", x->id), kv_s("route", x->route), kv_i("status", left ? 499 : a->status), kv_i("stream", x->req->stream),
-    kv_i("prompt", a->usage.prompt), kv_i("cached", a->usage.cached), kv_i("output", a->usage.output), kv_f("ttft_ms", ttft),
-    kv_f("e2e_ms", clock_ms(clock_now() - x->info.accepted)), kv_s("error", left ? "client left" : a->error.code ? a->error.msg : ""));
+      kv_i("prompt", a->usage.prompt), kv_i("cached", a->usage.cached), kv_i("output", a->usage.output), kv_f("ttft_ms", ttft),
+      kv_f("e2e_ms", clock_ms(clock_now() - x->info.accepted)),
+      kv_s("error", left            ? "client left"
+                    : a->error.code ? a->error.msg
+                                    : ""));
 }
 
 static void end(exchange *x, bool left) {
@@ -135,9 +138,14 @@ static exchange *exchange_new(server *s, http_req *r, const char *route, api_req
     err_set(e, ERR_NOMEM, "out of memory for a request");
     return NULL;
   }
-  *x = (exchange){.sink = {on_event}, .server = s, .http = r, .route = route, .req = req, .spoke = clock_now(),
-    .out = {x, out_header, out_whole, out_open, out_write, out_close},
-    .info = {.id = x->id, .created = clock_unix(), .model = p->name, .fingerprint = p->fingerprint, .accepted = http_accepted_ns(r)}};
+  *x = (exchange){.sink = {on_event},
+      .server = s,
+      .http = r,
+      .route = route,
+      .req = req,
+      .spoke = clock_now(),
+      .out = {x, out_header, out_whole, out_open, out_write, out_close},
+      .info = {.id = x->id, .created = clock_unix(), .model = p->name, .fingerprint = p->fingerprint, .accepted = http_accepted_ns(r)}};
   snprintf(x->id, sizeof x->id, "%s", id);
   if (answer_init(&x->answer, req, &x->info, &x->out, e)) return x;
   free(x);

@@ -7,7 +7,10 @@
 
 enum { KEYS_MAX = 10000, KEY_LEAST = 8, KEY_MOST = 512 };
 
-struct keys { int n, cap; uint8_t (*digest)[32]; };
+struct keys {
+  int n, cap;
+  uint8_t (*digest)[32];
+};
 
 static bool add_key(keys *k, str line, const char *path, int no, err *e) {
   if (line.n < KEY_LEAST || line.n > KEY_MOST)

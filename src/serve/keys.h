@@ -9,7 +9,7 @@
 #include "base/str.h"
 
 typedef struct keys keys;
-bool keys_load(const char *path, keys **ret, err *e);    /* blank lines and lines that begin with # are skipped */
+bool keys_load(const char *path, keys **ret, err *e); /* blank lines and lines that begin with # are skipped */
 void keys_free(keys *k);
 int keys_count(const keys *k);
 /* The value of an Authorization header ("Bearer KEY") or of x-api-key; either may be absent. */

@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { RETRY_NS = 20000000,     /* how soon a lane that found the queue full is tried again */
-       LOCAL_QUEUE = 256 };      /* the engine's own default */
+enum {
+  RETRY_NS = 20000000, /* how soon a lane that found the queue full is tried again */
+  LOCAL_QUEUE = 256
+}; /* the engine's own default */
 
 /* One event of the engine, copied on its thread. A lane's last event lies in the lane itself, so that it cannot be lost for want of memory. */
 typedef struct note {
@@ -14,27 +16,31 @@ typedef struct note {
   struct lane *lane;
   eng_event_kind kind;
   int64_t at;
-  size_t text;                 /* bytes, behind the tokens */
+  size_t text; /* bytes, behind the tokens */
   int n_tokens;
   eng_finish finish;
   eng_stats stats;
   err error;
-  eng_token *tokens;           /* [n_tokens] and their alternatives */
+  eng_token *tokens; /* [n_tokens] and their alternatives */
   char *bytes;
 } note;
 
 typedef struct lane {
   struct api_call *call;
   eng_ticket *ticket;
-  int index;                   /* choice number in the request */
-  int prompt;                  /* which prompt */
-  bool echoed;                 /* the prompt's text has been shown */
-  int64_t last;                /* moment of the last token event */
-  int output;                  /* tokens reported so far */
+  int index;    /* choice number in the request */
+  int prompt;   /* which prompt */
+  bool echoed;  /* the prompt's text has been shown */
+  int64_t last; /* moment of the last token event */
+  int output;   /* tokens reported so far */
   note end;
 } lane;
 
-typedef struct prompt { tok_ids ids; char *text; size_t n_text; } prompt;  /* text: only for echo */
+typedef struct prompt {
+  tok_ids ids;
+  char *text;
+  size_t n_text;
+} prompt; /* text: only for echo */
 
 struct api_call {
   api_call *prev, *next;
@@ -43,18 +49,18 @@ struct api_call {
   api_sink *sink;
   prompt *prompts;
   lane *lanes;
-  int n_lanes, next_lane;      /* next_lane: not submitted yet */
-  int live, ended;             /* with the engine; ended in all */
+  int n_lanes, next_lane; /* next_lane: not submitted yet */
+  int live, ended;        /* with the engine; ended in all */
   bool preparing, cancelled, over, begun;
-  bool busy;                   /* one of our functions is on the stack and looks after freeing it */
-  err error;                   /* of preparation */
+  bool busy; /* one of our functions is on the stack and looks after freeing it */
+  err error; /* of preparation */
   loop_timer *retry;
   api_usage usage;
   api_times times;
   /* crossing from the engine thread */
   pthread_mutex_t mu;
   note *head, **tail;
-  bool posted, lost;           /* lost: an event could not be copied */
+  bool posted, lost; /* lost: an event could not be copied */
 };
 
 struct local {
@@ -71,7 +77,8 @@ struct local {
 /* ---- life of a call ---- */
 
 static void call_free(api_call *c) {
-  if (c->prev) c->prev->next = c->next; else c->local->calls = c->next;
+  if (c->prev) c->prev->next = c->next;
+  else c->local->calls = c->next;
   if (c->next) c->next->prev = c->prev;
   for (note *n = c->head, *nx; n; n = nx) {
     nx = n->next;
@@ -81,7 +88,8 @@ static void call_free(api_call *c) {
     free(c->prompts[i].ids.v);
     free(c->prompts[i].text);
   }
-  for (int i = 0; c->lanes && i < c->n_lanes; i++) if (c->lanes[i].ticket) eng_ticket_free(c->lanes[i].ticket);
+  for (int i = 0; c->lanes && i < c->n_lanes; i++)
+    if (c->lanes[i].ticket) eng_ticket_free(c->lanes[i].ticket);
   loop_timer_cancel(c->retry);
   api_request_unref(c->req);
   pthread_mutex_destroy(&c->mu);
@@ -103,7 +111,8 @@ static void leave(api_call *c) {
 /* Nothing more is told; what runs is stopped. */
 static void stop_lanes(api_call *c) {
   c->next_lane = c->n_lanes;
-  for (int i = 0; c->lanes && i < c->n_lanes; i++) if (c->lanes[i].ticket) engine_cancel(c->lanes[i].ticket);
+  for (int i = 0; c->lanes && i < c->n_lanes; i++)
+    if (c->lanes[i].ticket) engine_cancel(c->lanes[i].ticket);
 }
 
 /* Gives an event to the sink, which may cancel the call from within. False: it did. */
@@ -194,10 +203,24 @@ static bool submit(api_call *c, lane *l, err *e) {
   const api_request *r = c->req;
   const prompt *p = &c->prompts[l->prompt];
   bool score = r->echo && r->logprobs >= 0, rank = r->best_of > r->n;
-  eng_req q = {.tokens = p->ids.v, .n_tokens = p->ids.n, .max_tokens = (int)r->max_tokens, .min_tokens = (int)r->min_tokens,
-    .choice = l->index % r->best_of, .stop = r->stop, .n_stop = r->n_stop, .include_stop = r->include_stop, .stop_ids = r->stop_ids,
-    .n_stop_ids = r->n_stop_ids, .ignore_eos = r->ignore_eos, .top_logprobs = r->logprobs >= 0 ? r->logprobs : rank ? 0 : -1,
-    .prompt_logprobs = score ? r->logprobs : -1, .keep_special = r->keep_special, .on_event = on_engine, .ctx = l};
+  eng_req q = {.tokens = p->ids.v,
+      .n_tokens = p->ids.n,
+      .max_tokens = (int)r->max_tokens,
+      .min_tokens = (int)r->min_tokens,
+      .choice = l->index % r->best_of,
+      .stop = r->stop,
+      .n_stop = r->n_stop,
+      .include_stop = r->include_stop,
+      .stop_ids = r->stop_ids,
+      .n_stop_ids = r->n_stop_ids,
+      .ignore_eos = r->ignore_eos,
+      .top_logprobs = r->logprobs >= 0 ? r->logprobs
+                      : rank           ? 0
+                                       : -1,
+      .prompt_logprobs = score ? r->logprobs : -1,
+      .keep_special = r->keep_special,
+      .on_event = on_engine,
+      .ctx = l};
   sampling(c, &q.s);
   eng_bias *bias = NULL;
   if (r->n_bias) {
@@ -226,8 +249,14 @@ static void on_retry(void *arg) {
 static void pump(api_call *c) {
   err e = {0};
   while (c->next_lane < c->n_lanes && c->live < c->local->window) {
-    if (submit(c, &c->lanes[c->next_lane], &e)) { c->next_lane++; continue; }
-    if (e.code != ERR_BUSY || !c->next_lane) { fail(c, &e); return; }
+    if (submit(c, &c->lanes[c->next_lane], &e)) {
+      c->next_lane++;
+      continue;
+    }
+    if (e.code != ERR_BUSY || !c->next_lane) {
+      fail(c, &e);
+      return;
+    }
     if (!c->retry) c->retry = loop_after(c->local->loop, RETRY_NS, on_retry, c);
     if (!c->retry && !c->live) fail(c, &e);
     return;
@@ -251,8 +280,9 @@ static bool check_context(const api_call *c, int i, err *e) {
   int ctx = engine_ctx(c->local->engine), n = c->prompts[i].ids.n, room = c->req->max_tokens == 0 ? 0 : 1;
   if (n + room <= ctx) return true;
   const char *field = c->req->messages ? "messages" : "prompt";
-  return err_param(e, ERR_CONTEXT, field, "this model's context is %d tokens and the %s %d: shorten it, or start the server with a larger --ctx where the model allows",
-    ctx, c->req->messages ? "messages take" : "prompt takes", n);
+  return err_param(e, ERR_CONTEXT, field,
+      "this model's context is %d tokens and the %s %d: shorten it, or start the server with a larger --ctx where the model allows", ctx,
+      c->req->messages ? "messages take" : "prompt takes", n);
 }
 
 static bool echo_text(api_call *c, int i, err *e) {
@@ -367,7 +397,8 @@ static double seconds(int64_t from, int64_t to) { return from && to >= from ? (d
 static void observe_end(api_call *c, const note *n) {
   metrics *m = c->local->metrics;
   const eng_stats *s = &n->stats;
-  static const metrics_reason reasons[] = {[ENG_STOP] = REASON_STOP, [ENG_LENGTH] = REASON_LENGTH, [ENG_CANCELLED] = REASON_ABORT, [ENG_ERROR] = REASON_ERROR};
+  static const metrics_reason reasons[] = {
+      [ENG_STOP] = REASON_STOP, [ENG_LENGTH] = REASON_LENGTH, [ENG_CANCELLED] = REASON_ABORT, [ENG_ERROR] = REASON_ERROR};
   metrics_finish(m, reasons[n->finish]);
   if (n->finish != ENG_STOP && n->finish != ENG_LENGTH) return;
   metrics_observe(m, HIST_TTFT, seconds(c->req->accepted, s->t_first));
@@ -411,7 +442,10 @@ static bool on_end(api_call *c, lane *l, const note *n) {
   if (!begin(c, n) || !echo(c, l, NULL)) return false;
   api_event ev = {.kind = API_FINISH, .choice = l->index, .finish = n->finish == ENG_STOP ? API_STOP : API_LENGTH};
   if (!emit(c, &ev)) return false;
-  if (c->ended < c->n_lanes) { pump(c); return !c->over; }
+  if (c->ended < c->n_lanes) {
+    pump(c);
+    return !c->over;
+  }
   c->over = true;
   ev = (api_event){.kind = API_USAGE};
   emit(c, &ev);
@@ -435,7 +469,10 @@ static void drain(void *arg) {
   }
   for (; n; n = next) {
     next = n->next; /* read before a lane's own note may be reused, and n freed */
-    if (n->kind == ENG_DONE) { on_end(c, n->lane, n); continue; }
+    if (n->kind == ENG_DONE) {
+      on_end(c, n->lane, n);
+      continue;
+    }
     if (!c->over && !c->cancelled) on_text(c, n->lane, n);
     free(n);
   }

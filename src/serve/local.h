@@ -18,6 +18,6 @@ enum { LOCAL_WINDOW = 32 };
 typedef struct local local;
 /* queue: as the engine's option. NULL: out of memory. */
 local *local_new(engine *en, const model *m, loop *l, work *w, metrics *mt, int queue);
-void local_free(local *l);              /* after engine_close and loop_free: no event can come any more */
+void local_free(local *l); /* after engine_close and loop_free: no event can come any more */
 api_backend *local_backend(local *l);
 #endif

@@ -11,29 +11,41 @@ static const double between[] = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 
 static const double tokens[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000, 0};
 static const double overhead[] = {1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 0};
 
-static const struct hist_info { const char *name, *help; const double *bounds; bool by_context; } infos[HIST_COUNT] = {
-  [HIST_TTFT] = {"vllm:time_to_first_token_seconds", "Time from the request read to its first token, in seconds.", first, false},
-  [HIST_ITL] = {"vllm:inter_token_latency_seconds", "Time between consecutive tokens, in seconds.", between, false},
-  [HIST_TPOT] = {"vllm:request_time_per_output_token_seconds", "A request's mean time per output token after the first, in seconds.", between, false},
-  [HIST_E2E] = {"vllm:e2e_request_latency_seconds", "Time from the request read to its end, in seconds.", latency, false},
-  [HIST_QUEUE] = {"vllm:request_queue_time_seconds", "Time a request waited, in seconds.", latency, false},
-  [HIST_PREFILL] = {"vllm:request_prefill_time_seconds", "Time from being scheduled to the first token, in seconds.", latency, false},
-  [HIST_DECODE] = {"vllm:request_decode_time_seconds", "Time from the first token to the last, in seconds.", latency, false},
-  [HIST_INFERENCE] = {"vllm:request_inference_time_seconds", "Time from being scheduled to the last token, in seconds.", latency, false},
-  [HIST_PROMPT] = {"vllm:request_prompt_tokens", "Prompt tokens of a request.", tokens, true},
-  [HIST_GENERATION] = {"vllm:request_generation_tokens", "Generated tokens of a request.", tokens, true},
-  [HIST_OVERHEAD] = {"weir_overhead_seconds", "Time a request spent in the server outside the backend, in seconds.", overhead, false},
+static const struct hist_info {
+  const char *name, *help;
+  const double *bounds;
+  bool by_context;
+} infos[HIST_COUNT] = {
+    [HIST_TTFT] = {"vllm:time_to_first_token_seconds", "Time from the request read to its first token, in seconds.", first, false},
+    [HIST_ITL] = {"vllm:inter_token_latency_seconds", "Time between consecutive tokens, in seconds.", between, false},
+    [HIST_TPOT] = {"vllm:request_time_per_output_token_seconds", "A request's mean time per output token after the first, in seconds.", between,
+        false},
+    [HIST_E2E] = {"vllm:e2e_request_latency_seconds", "Time from the request read to its end, in seconds.", latency, false},
+    [HIST_QUEUE] = {"vllm:request_queue_time_seconds", "Time a request waited, in seconds.", latency, false},
+    [HIST_PREFILL] = {"vllm:request_prefill_time_seconds", "Time from being scheduled to the first token, in seconds.", latency, false},
+    [HIST_DECODE] = {"vllm:request_decode_time_seconds", "Time from the first token to the last, in seconds.", latency, false},
+    [HIST_INFERENCE] = {"vllm:request_inference_time_seconds", "Time from being scheduled to the last token, in seconds.", latency, false},
+    [HIST_PROMPT] = {"vllm:request_prompt_tokens", "Prompt tokens of a request.", tokens, true},
+    [HIST_GENERATION] = {"vllm:request_generation_tokens", "Generated tokens of a request.", tokens, true},
+    [HIST_OVERHEAD] = {"weir_overhead_seconds", "Time a request spent in the server outside the backend, in seconds.", overhead, false},
 };
 
-typedef struct hist { uint64_t bucket[BUCKETS], count; double sum; } hist;
-typedef struct route_count { const char *route, *backend; int code; uint64_t n; } route_count;
+typedef struct hist {
+  uint64_t bucket[BUCKETS], count;
+  double sum;
+} hist;
+typedef struct route_count {
+  const char *route, *backend;
+  int code;
+  uint64_t n;
+} route_count;
 
 struct metrics {
   hist h[HIST_COUNT];
   uint64_t reasons[REASON_COUNT];
   route_count routes[ROUTES];
   int n_routes;
-  uint64_t other;            /* requests that no row was left for */
+  uint64_t other; /* requests that no row was left for */
 };
 
 metrics *metrics_new(void) { return calloc(1, sizeof(metrics)); }
@@ -55,9 +67,15 @@ void metrics_finish(metrics *m, metrics_reason r) { m->reasons[r]++; }
 void metrics_request(metrics *m, const char *route, const char *backend, int code) {
   for (int i = 0; i < m->n_routes; i++) {
     route_count *c = &m->routes[i];
-    if (c->code == code && !strcmp(c->route, route) && !strcmp(c->backend, backend)) { c->n++; return; }
+    if (c->code == code && !strcmp(c->route, route) && !strcmp(c->backend, backend)) {
+      c->n++;
+      return;
+    }
   }
-  if (m->n_routes == ROUTES) { m->other++; return; }
+  if (m->n_routes == ROUTES) {
+    m->other++;
+    return;
+  }
   m->routes[m->n_routes++] = (route_count){route, backend, code, 1};
 }
 
@@ -118,7 +136,8 @@ static void write_engine(const metrics *m, const metrics_state *s, buf *out) {
   const eng_gauges *g = &s->g;
   single("vllm:num_requests_running", "gauge", "Sequences in the running batch.", s, g->running, out);
   single("vllm:num_requests_waiting", "gauge", "Sequences waiting to run.", s, g->waiting, out);
-  single("vllm:kv_cache_usage_perc", "gauge", "Share of KV pages in use, 1 is all.", s, g->pages_total ? (double)g->pages_used / g->pages_total : 0, out);
+  single("vllm:kv_cache_usage_perc", "gauge", "Share of KV pages in use, 1 is all.", s, g->pages_total ? (double)g->pages_used / g->pages_total : 0,
+      out);
   single("vllm:prompt_tokens_total", "counter", "Prompt tokens processed.", s, (double)g->prompt_tokens, out);
   single("vllm:generation_tokens_total", "counter", "Tokens generated.", s, (double)g->output_tokens, out);
   single("vllm:num_preemptions_total", "counter", "Sequences put back because KV pages ran out.", s, (double)g->preemptions, out);
@@ -168,7 +187,7 @@ static void write_own(const metrics *m, const metrics_state *s, buf *out) {
   buf_printf(out, "weir_backend_healthy{backend=\"local\"} %d\n", s->ready);
   head("weir_bytes", "gauge", "Memory held, by subsystem.", out);
   buf_printf(out, "weir_bytes{subsystem=\"weights\"} %llu\nweir_bytes{subsystem=\"kv\"} %llu\nweir_bytes{subsystem=\"scratch\"} %llu\n",
-    (unsigned long long)s->g.weight_bytes, (unsigned long long)s->g.kv_bytes, (unsigned long long)s->g.scratch_bytes);
+      (unsigned long long)s->g.weight_bytes, (unsigned long long)s->g.kv_bytes, (unsigned long long)s->g.scratch_bytes);
   plain("weir_replicas_ready", "gauge", "Replicas that can take requests.", s->ready, out);
   plain("weir_replicas_desired", "gauge", "Replicas wanted.", 1, out);
   plain("process_resident_memory_max_bytes", "gauge", "Peak resident memory of the process.", (double)os_rss_peak(), out);

@@ -20,8 +20,13 @@ bool prompt_render(const model *m, const prompt_chat *c, chat_text *ret, err *e)
     if (m->chat_err.code) return err_param(e, ERR_UNSUPPORTED, "messages", "this model's chat template cannot be used: %.400s", m->chat_err.msg);
     return err_param(e, ERR_UNSUPPORTED, "messages", "this model has no chat template: use /v1/completions with the exact prompt");
   }
-  chat_vars v = {.messages = c->messages, .tools = c->tools, .extra = c->kwargs, .bos = special_text(m, tok_bos(m->tok), bos),
-    .eos = special_text(m, tok_eos(m->tok), eos), .add_generation_prompt = c->add_generation_prompt, .now = c->now};
+  chat_vars v = {.messages = c->messages,
+      .tools = c->tools,
+      .extra = c->kwargs,
+      .bos = special_text(m, tok_bos(m->tok), bos),
+      .eos = special_text(m, tok_eos(m->tok), eos),
+      .add_generation_prompt = c->add_generation_prompt,
+      .now = c->now};
   if (!chat_render(m->chat, &v, ret, e)) return err_prefix(e, "chat template");
   return true;
 }

@@ -9,7 +9,7 @@
 #include "model/model.h"
 
 typedef struct prompt_chat {
-  json_t *messages, *tools, *kwargs;   /* borrowed; tools and kwargs may be NULL */
+  json_t *messages, *tools, *kwargs; /* borrowed; tools and kwargs may be NULL */
   bool add_generation_prompt;
   int64_t now;
 } prompt_chat;

@@ -23,7 +23,7 @@ typedef struct run {
   engine *engine;
   local *local;
   char path[OS_PATH], name[FETCH_NAME], fingerprint[24];
-  err error;                 /* of loading */
+  err error; /* of loading */
   int64_t began;
   int signals;
   volatile sig_atomic_t stop_fetch;
@@ -42,13 +42,16 @@ static bool is_loopback(const char *host) {
 
 static bool check_exposure(const serve_opts *o, err *e) {
   if (o->key_file || o->insecure || is_loopback(o->host)) return true;
-  return err_param(e, ERR_USAGE, "host", "listening on %s would let anyone who can reach it use the model: give --api-key-file FILE, or --insecure if that is meant",
-    o->host);
+  return err_param(e, ERR_USAGE, "host",
+      "listening on %s would let anyone who can reach it use the model: give --api-key-file FILE, or --insecure if that is meant", o->host);
 }
 
 /* ---- loading: on its own thread ---- */
 
-static void on_fetch_note(void *arg, const char *line) { (void)arg; log_info("fetch", kv_s("note", line)); }
+static void on_fetch_note(void *arg, const char *line) {
+  (void)arg;
+  log_info("fetch", kv_s("note", line));
+}
 
 static void on_fetch_progress(void *arg, const fetch_progress *p) {
   (void)arg;
@@ -58,12 +61,21 @@ static void on_fetch_progress(void *arg, const fetch_progress *p) {
 static bool load(run *r) {
   const serve_opts *o = r->opts;
   err *e = &r->error;
-  fetch_opts f = {.offline = o->offline, .accept_licence = o->accept_licence, .progress = on_fetch_progress, .note = on_fetch_note, .stop = &r->stop_fetch};
+  fetch_opts f = {
+      .offline = o->offline, .accept_licence = o->accept_licence, .progress = on_fetch_progress, .note = on_fetch_note, .stop = &r->stop_fetch};
   if (!fetch_model(o->model ? o->model : fetch_default(), &f, r->path, r->name, e)) return false;
   if (!model_open(r->path, weights_type_ok, &r->model, e)) return false;
-  eng_opts g = {.threads = (int)o->threads, .isa = o->isa, .ctx = (int)o->ctx, .kv_budget = o->kv_budget, .page = (int)o->page,
-    .max_seqs = (int)o->max_seqs, .chunk = (int)o->chunk, .queue = (int)o->queue, .act_f32 = o->act == 1, .kv_f32 = o->kv_type == 1,
-    .no_prefix_cache = !o->prefix_cache};
+  eng_opts g = {.threads = (int)o->threads,
+      .isa = o->isa,
+      .ctx = (int)o->ctx,
+      .kv_budget = o->kv_budget,
+      .page = (int)o->page,
+      .max_seqs = (int)o->max_seqs,
+      .chunk = (int)o->chunk,
+      .queue = (int)o->queue,
+      .act_f32 = o->act == 1,
+      .kv_f32 = o->kv_type == 1,
+      .no_prefix_cache = !o->prefix_cache};
   return engine_open(r->model, &g, &r->engine, e);
 }
 
@@ -91,7 +103,10 @@ static void on_loaded(void *arg) {
   char hex[17];
   pthread_join(r->loader, NULL);
   r->loading = false;
-  if (r->error.code || r->signals) { loop_stop(r->loop); return; }
+  if (r->error.code || r->signals) {
+    loop_stop(r->loop);
+    return;
+  }
   r->local = local_new(r->engine, r->model, r->loop, server_work(r->server), server_metrics(r->server), (int)r->opts->queue);
   if (!r->local) {
     err_set(&r->error, ERR_NOMEM, "out of memory for the server");
@@ -100,11 +115,16 @@ static void on_loaded(void *arg) {
   }
   engine_fingerprint(r->engine, hex);
   snprintf(r->fingerprint, sizeof r->fingerprint, "fp_%s", hex);
-  server_parts p = {.backend = local_backend(r->local), .name = r->opts->served_name ? r->opts->served_name : r->name, .fingerprint = r->fingerprint,
-    .model = r->model, .ctx = engine_ctx(r->engine), .gauges = engine_snapshot, .gauges_ctx = r->engine};
+  server_parts p = {.backend = local_backend(r->local),
+      .name = r->opts->served_name ? r->opts->served_name : r->name,
+      .fingerprint = r->fingerprint,
+      .model = r->model,
+      .ctx = engine_ctx(r->engine),
+      .gauges = engine_snapshot,
+      .gauges_ctx = r->engine};
   server_ready(r->server, &p);
   log_info("ready", kv_s("model", p.name), kv_s("file", r->path), kv_i("ctx", p.ctx), kv_s("isa", engine_ops(r->engine)->name),
-    kv_i("port", server_port(r->server)), kv_f("load_ms", clock_ms(clock_now() - r->began)));
+      kv_i("port", server_port(r->server)), kv_f("load_ms", clock_ms(clock_now() - r->began)));
   print_url(r);
 }
 
@@ -133,7 +153,8 @@ static bool open_all(run *r, err *e) {
   if (!check_exposure(o, e)) return false;
   if (o->key_file && !keys_load(o->key_file, &r->keys, e)) return false;
   if (!(r->loop = loop_new())) return err_set(e, ERR_NOMEM, "cannot make an event loop");
-  server_opts s = {.host = o->host, .port = (int)o->port, .keys = r->keys, .max_body = o->max_body, .max_conns = (int)o->max_conns, .max_n = (int)o->max_n};
+  server_opts s = {
+      .host = o->host, .port = (int)o->port, .keys = r->keys, .max_body = o->max_body, .max_conns = (int)o->max_conns, .max_n = (int)o->max_n};
   if (!server_new(r->loop, &s, &r->server, e)) return false;
   if (!loop_on_signal(r->loop, SIGTERM, on_signal, r) || !loop_on_signal(r->loop, SIGINT, on_signal, r))
     return err_set(e, ERR_IO, "cannot wait for signals");

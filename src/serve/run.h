@@ -8,6 +8,7 @@
 #define SERVE_RUN_H
 #include "serve/serve_opts.h"
 
-/* Returns when the server has ended. *ret_status: 0 after a drain, 130 when a second signal cut it short. Prints the server's URL on stdout when ready. */
+/* Returns when the server has ended. *ret_status: 0 after a drain, 130 when a second signal cut it short. Prints the server's URL on stdout when
+ * ready. */
 bool serve_run(const serve_opts *o, int *ret_status, err *e);
 #endif

@@ -9,7 +9,7 @@
 
 typedef struct serve_opts {
   const char *config;
-  const char *model;         /* up: --model; serve: its argument */
+  const char *model; /* up: --model; serve: its argument */
   const char *host;
   int64_t port;
   const char *served_name, *key_file;
@@ -17,11 +17,11 @@ typedef struct serve_opts {
   int64_t threads, ctx, page, max_seqs, chunk, queue, max_conns, max_n;
   const char *isa;
   uint64_t kv_budget, max_body;
-  int act, kv_type;          /* indexes into "auto,f32" and "f16,f32" */
+  int act, kv_type; /* indexes into "auto,f32" and "f16,f32" */
   bool prefix_cache;
   int log_level, log_format;
 } serve_opts;
 
-extern const opt_row serve_rows[];   /* weir serve */
-extern const opt_row up_rows[];      /* weir up: the same and --model */
+extern const opt_row serve_rows[]; /* weir serve */
+extern const opt_row up_rows[];    /* weir up: the same and --model */
 #endif

@@ -20,8 +20,8 @@ struct server {
   server_opts opts;
   server_parts parts;
   server_state state;
-  int64_t started;           /* Unix seconds: "created" of the model */
-  char id[SERVER_ID];        /* of the request being handled */
+  int64_t started;    /* Unix seconds: "created" of the model */
+  char id[SERVER_ID]; /* of the request being handled */
 };
 
 /* ---- paths ---- */
@@ -29,10 +29,10 @@ struct server {
 typedef struct server_route {
   const char *method, *path; /* path: also the label in metrics and logs */
   void (*handle)(server *s, http_req *r, const struct server_route *t, str rest);
-  bool both;                 /* under /v1 as well */
-  bool open;                 /* needs no key */
-  bool early;                /* answers while the model is loading */
-  bool prefix;               /* the path goes on: /v1/models/{id} */
+  bool both;   /* under /v1 as well */
+  bool open;   /* needs no key */
+  bool early;  /* answers while the model is loading */
+  bool prefix; /* the path goes on: /v1/models/{id} */
   const api_dialect *dialect;
 } server_route;
 
@@ -42,25 +42,39 @@ static void on_metrics(server *s, http_req *r, const server_route *t, str rest);
 static void on_models(server *s, http_req *r, const server_route *t, str rest);
 static void on_model(server *s, http_req *r, const server_route *t, str rest);
 
-static void on_text(server *s, http_req *r, const server_route *t, str rest) { (void)rest; exchange_start(s, r, t->path, t->dialect); }
-static void on_tokenize(server *s, http_req *r, const server_route *t, str rest) { (void)rest; tokens_start(s, r, t->path, TOKENS_ENCODE); }
-static void on_detokenize(server *s, http_req *r, const server_route *t, str rest) { (void)rest; tokens_start(s, r, t->path, TOKENS_DECODE); }
-static void on_template(server *s, http_req *r, const server_route *t, str rest) { (void)rest; tokens_start(s, r, t->path, TOKENS_TEMPLATE); }
+static void on_text(server *s, http_req *r, const server_route *t, str rest) {
+  (void)rest;
+  exchange_start(s, r, t->path, t->dialect);
+}
+static void on_tokenize(server *s, http_req *r, const server_route *t, str rest) {
+  (void)rest;
+  tokens_start(s, r, t->path, TOKENS_ENCODE);
+}
+static void on_detokenize(server *s, http_req *r, const server_route *t, str rest) {
+  (void)rest;
+  tokens_start(s, r, t->path, TOKENS_DECODE);
+}
+static void on_template(server *s, http_req *r, const server_route *t, str rest) {
+  (void)rest;
+  tokens_start(s, r, t->path, TOKENS_TEMPLATE);
+}
 
 static const server_route routes[] = {
-  {"POST", "/v1/chat/completions", on_text, .dialect = &api_openai_chat},
-  {"POST", "/v1/completions", on_text, .dialect = &api_openai_completions},
-  {"GET", "/v1/models", on_models},
-  {"GET", "/v1/models/", on_model, .prefix = true},
-  {"POST", "/tokenize", on_tokenize, .both = true},
-  {"POST", "/detokenize", on_detokenize, .both = true},
-  {"POST", "/apply-template", on_template, .both = true},
-  {"GET", "/health", on_health, .open = true, .early = true},
-  {"GET", "/ready", on_ready, .open = true, .early = true},
-  {"GET", "/metrics", on_metrics, .early = true},
+    {"POST", "/v1/chat/completions", on_text, .dialect = &api_openai_chat},
+    {"POST", "/v1/completions", on_text, .dialect = &api_openai_completions},
+    {"GET", "/v1/models", on_models},
+    {"GET", "/v1/models/", on_model, .prefix = true},
+    {"POST", "/tokenize", on_tokenize, .both = true},
+    {"POST", "/detokenize", on_detokenize, .both = true},
+    {"POST", "/apply-template", on_template, .both = true},
+    {"GET", "/health", on_health, .open = true, .early = true},
+    {"GET", "/ready", on_ready, .open = true, .early = true},
+    {"GET", "/metrics", on_metrics, .early = true},
 };
 
-static bool method_fits(const server_route *t, str method) { return str_is(method, t->method) || (!strcmp(t->method, "GET") && str_is(method, "HEAD")); }
+static bool method_fits(const server_route *t, str method) {
+  return str_is(method, t->method) || (!strcmp(t->method, "GET") && str_is(method, "HEAD"));
+}
 
 /* The route for a path; *ret_rest is what follows a prefix. NULL with ERR_NOT_FOUND, or ERR_METHOD when only the method is wrong. */
 static const server_route *find_route(http_req *r, str *ret_rest, err *e) {
@@ -71,15 +85,20 @@ static const server_route *find_route(http_req *r, str *ret_rest, err *e) {
     const server_route *t = &routes[i];
     str p = t->both ? bare : path, want = str_c(t->path);
     if (!(t->prefix ? str_starts(p, want) && p.n > want.n : str_eq(p, want))) continue;
-    if (!method_fits(t, method)) { allow = t->method; continue; }
+    if (!method_fits(t, method)) {
+      allow = t->method;
+      continue;
+    }
     *ret_rest = (str){p.p + want.n, p.n - want.n};
     return t;
   }
   if (allow) {
     http_add(r, "Allow", "%s", allow);
-    err_set(e, ERR_METHOD, "%.*s does not go with %.*s: use %s", (int)(method.n < 20 ? method.n : 20), method.p, (int)(path.n < 100 ? path.n : 100), path.p, allow);
-  } else err_set(e, ERR_NOT_FOUND, "there is no %.*s here: the API is under /v1, for example POST /v1/chat/completions",
-           (int)(path.n < 100 ? path.n : 100), path.p);
+    err_set(e, ERR_METHOD, "%.*s does not go with %.*s: use %s", (int)(method.n < 20 ? method.n : 20), method.p, (int)(path.n < 100 ? path.n : 100),
+        path.p, allow);
+  } else
+    err_set(e, ERR_NOT_FOUND, "there is no %.*s here: the API is under /v1, for example POST /v1/chat/completions",
+        (int)(path.n < 100 ? path.n : 100), path.p);
   return NULL;
 }
 
@@ -157,7 +176,10 @@ static void on_health(server *s, http_req *r, const server_route *t, str rest) {
 
 static void on_ready(server *s, http_req *r, const server_route *t, str rest) {
   (void)rest;
-  if (s->state == READY) { server_answer(s, r, t->path, "application/json", STR("{\"status\":\"ready\"}")); return; }
+  if (s->state == READY) {
+    server_answer(s, r, t->path, "application/json", STR("{\"status\":\"ready\"}"));
+    return;
+  }
   metrics_request(s->metrics, t->path, backend_name(s), 503);
   http_add(r, "Retry-After", "1");
   http_respond(r, 503, "application/json", s->state == LOADING ? STR("{\"status\":\"loading\"}") : STR("{\"status\":\"draining\"}"));
@@ -195,7 +217,10 @@ static void on_model(server *s, http_req *r, const server_route *t, str rest) {
   err e = {0};
   char name[256];
   snprintf(name, sizeof name, "%.*s", (int)(rest.n < 255 ? rest.n : 255), rest.p);
-  if (!server_knows(s, str_c(name), &e)) { server_refuse(s, r, t->path, s->id, &e); return; }
+  if (!server_knows(s, str_c(name), &e)) {
+    server_refuse(s, r, t->path, s->id, &e);
+    return;
+  }
   buf b;
   buf_init(&b, PAGE_MAX);
   write_model(s, &b);

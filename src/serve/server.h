@@ -16,35 +16,36 @@
 typedef struct server server;
 
 typedef struct server_opts {
-  const char *host; int port;
-  const keys *keys;          /* NULL: open to all who can connect */
-  uint64_t max_body;         /* 0: http.h's default */
+  const char *host;
+  int port;
+  const keys *keys;  /* NULL: open to all who can connect */
+  uint64_t max_body; /* 0: http.h's default */
   int max_conns;
-  int max_n;                 /* bound on n and best_of; 0: API_MAX_CHOICES */
-  int64_t keep_alive_ns;     /* silence after which a stream gets a comment; 0: 10 s */
+  int max_n;             /* bound on n and best_of; 0: API_MAX_CHOICES */
+  int64_t keep_alive_ns; /* silence after which a stream gets a comment; 0: 10 s */
 } server_opts;
 
 /* What serving needs, once it is loaded. */
 typedef struct server_parts {
   api_backend *backend;
-  const char *name;          /* the model's name, as clients ask for it */
-  const char *fingerprint;   /* system_fingerprint */
-  const model *model;        /* for /tokenize and its like; NULL: those are not offered */
+  const char *name;        /* the model's name, as clients ask for it */
+  const char *fingerprint; /* system_fingerprint */
+  const model *model;      /* for /tokenize and its like; NULL: those are not offered */
   int ctx;
-  void (*gauges)(void *ctx, eng_gauges *g);   /* may be NULL */
+  void (*gauges)(void *ctx, eng_gauges *g); /* may be NULL */
   void *gauges_ctx;
 } server_parts;
 
 bool server_new(loop *l, const server_opts *o, server **ret, err *e);
-void server_ready(server *s, const server_parts *p);                 /* from loading to ready; *p is copied, what it points to is borrowed */
-void server_drain(server *s, loop_fn done, void *arg);               /* done once the last request has ended */
-void server_stop(server *s);    /* closes connections and cancels their work; stops the worker threads; their last closures run in loop_free */
-void server_free(server *s);    /* after loop_free */
+void server_ready(server *s, const server_parts *p);   /* from loading to ready; *p is copied, what it points to is borrowed */
+void server_drain(server *s, loop_fn done, void *arg); /* done once the last request has ended */
+void server_stop(server *s); /* closes connections and cancels their work; stops the worker threads; their last closures run in loop_free */
+void server_free(server *s); /* after loop_free */
 int server_port(const server *s);
 metrics *server_metrics(server *s);
 work *server_work(server *s);
 loop *server_loop(server *s);
-const server_parts *server_serving(const server *s);   /* NULL unless ready or draining */
+const server_parts *server_serving(const server *s); /* NULL unless ready or draining */
 const server_opts *server_options(const server *s);
 
 /* For handlers: an error in the dialect of the path, counted and logged. r is gone afterwards. */

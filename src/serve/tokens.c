@@ -9,14 +9,14 @@ enum { ANSWER_MAX = 512 << 20 };
 
 typedef struct job {
   server *server;
-  http_req *http;            /* NULL: the client has gone */
+  http_req *http; /* NULL: the client has gone */
   const char *route;
   char id[SERVER_ID];
   const model *model;
   int ctx;
   tokens_what what;
   json_t *doc;
-  api_request *chat;         /* messages, checked as for a chat; or NULL */
+  api_request *chat; /* messages, checked as for a chat; or NULL */
   str prompt;
   bool add_special, parse_special, strs;
   json_t *tools;
@@ -37,7 +37,10 @@ static void write_tokens(job *j, const tok_ids *ids) {
   buf_printf(&j->out, "{\"count\":%d,\"max_model_len\":%d,\"tokens\":[", ids->n, j->ctx);
   for (int i = 0; i < ids->n; i++) buf_printf(&j->out, i ? ",%d" : "%d", ids->v[i]);
   buf_puts(&j->out, "],\"token_strs\":");
-  if (!j->strs) { buf_puts(&j->out, "null}"); return; }
+  if (!j->strs) {
+    buf_puts(&j->out, "null}");
+    return;
+  }
   buf_putc(&j->out, '[');
   for (int i = 0; i < ids->n; i++) {
     char scratch[8];
@@ -185,7 +188,8 @@ void tokens_start(server *s, http_req *r, const char *route, tokens_what what) {
   snprintf(j->id, sizeof j->id, "%s", server_request_id(s));
   buf_init(&j->out, ANSWER_MAX);
   bool ok = read_job(j, http_body(r), &e);
-  if (ok && !work_add(server_work(s), run, done, j)) ok = err_set(&e, ERR_BUSY, "too many requests are waiting for the tokenizer: try again in a moment");
+  if (ok && !work_add(server_work(s), run, done, j))
+    ok = err_set(&e, ERR_BUSY, "too many requests are waiting for the tokenizer: try again in a moment");
   if (ok) {
     http_on_close(r, on_leave, j);
     return;

@@ -13,7 +13,10 @@ struct work {
   pthread_t threads[WORK_THREADS];
 };
 
-typedef struct item { void (*run)(void *), (*done)(void *); void *arg; } item;
+typedef struct item {
+  void (*run)(void *), (*done)(void *);
+  void *arg;
+} item;
 
 static void finish(void *arg) {
   item *i = arg;

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 typedef struct work work;
-work *work_new(loop *l, int threads, size_t cap);   /* NULL: out of memory or threads */
+work *work_new(loop *l, int threads, size_t cap); /* NULL: out of memory or threads */
 bool work_add(work *w, void (*run)(void *arg), void (*done)(void *arg), void *arg);
-void work_free(work *w);                            /* runs what is queued, joins */
+void work_free(work *w); /* runs what is queued, joins */
 #endif

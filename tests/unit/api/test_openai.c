@@ -38,7 +38,9 @@ static void rig_close(rig *g) {
 }
 
 static void say(rig *g, api_event ev) { answer_event(&g->a, &ev); }
-static void text(rig *g, int choice, const char *s) { say(g, (api_event){.kind = API_TEXT, .choice = choice, .text = str_c(s), .usage = {3, 1, 1, 0}}); }
+static void text(rig *g, int choice, const char *s) {
+  say(g, (api_event){.kind = API_TEXT, .choice = choice, .text = str_c(s), .usage = {3, 1, 1, 0}});
+}
 static void finish(rig *g, int choice, api_finish f) { say(g, (api_event){.kind = API_FINISH, .choice = choice, .finish = f}); }
 static const api_times known = {2000000, 3000000, 5000000, 9000000, 9500000};
 static void usage(rig *g) { say(g, (api_event){.kind = API_USAGE, .usage = {3, 1, 2, 0}, .times = known}); }
@@ -46,7 +48,9 @@ static void usage(rig *g) { say(g, (api_event){.kind = API_USAGE, .usage = {3, 1
 #define CHAT "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]"
 #define HEAD "\"id\":\"chatcmpl-ID\",\"object\":\"chat.completion"
 #define REST "\"created\":7,\"model\":\"m\",\"system_fingerprint\":\"fp_x\""
-#define USAGE "{\"prompt_tokens\":3,\"completion_tokens\":2,\"total_tokens\":5,\"prompt_tokens_details\":{\"cached_tokens\":1},\"completion_tokens_details\":{\"reasoning_tokens\":0}}"
+#define USAGE                                                                                                                                        \
+  "{\"prompt_tokens\":3,\"completion_tokens\":2,\"total_tokens\":5,\"prompt_tokens_details\":{\"cached_tokens\":1},\"completion_tokens_details\":{"  \
+  "\"reasoning_tokens\":0}}"
 #define TIMING "Server-Timing: queue;dur=1.000, prefill;dur=2.000, decode;dur=4.000, overhead;dur=1.000\n"
 
 static void test_chat_whole(void **s) {
@@ -59,8 +63,9 @@ static void test_chat_whole(void **s) {
   assert_int_equal(g.seen.n, 0); /* nothing leaves before the end */
   finish(&g, 0, API_STOP);
   usage(&g);
-  assert_string_equal(g.seen.p, TIMING "200 application/json\n{" HEAD "\"," REST ",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":"
-    "\"Say \\\"hi\\\"\\n\xc3\xa9\",\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"stop\"}],\"usage\":" USAGE "}\n");
+  assert_string_equal(g.seen.p,
+      TIMING "200 application/json\n{" HEAD "\"," REST ",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":"
+             "\"Say \\\"hi\\\"\\n\xc3\xa9\",\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"stop\"}],\"usage\":" USAGE "}\n");
   assert_true(g.a.done);
   rig_close(&g);
 }
@@ -75,13 +80,13 @@ static void test_chat_stream(void **s) {
   finish(&g, 0, API_LENGTH);
   usage(&g);
 #define CHUNK "data: {" HEAD ".chunk\"," REST ",\"choices\":["
-  assert_string_equal(g.seen.p, "Server-Timing: queue;dur=1.000, prefill;dur=2.000\nCache-Control: no-cache\nX-Accel-Buffering: no\n"
-    "open 200 text/event-stream; charset=utf-8\n"
-    CHUNK "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n\n"
-    CHUNK "{\"index\":0,\"delta\":{\"content\":\"Hi\"},\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n\n"
-    CHUNK "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"length\"}],\"usage\":null}\n\n"
-    CHUNK "],\"usage\":" USAGE "}\n\n"
-    "data: [DONE]\n\nclose\n");
+  assert_string_equal(g.seen.p,
+      "Server-Timing: queue;dur=1.000, prefill;dur=2.000\nCache-Control: no-cache\nX-Accel-Buffering: no\n"
+      "open 200 text/event-stream; charset=utf-8\n" CHUNK
+      "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n\n" CHUNK
+      "{\"index\":0,\"delta\":{\"content\":\"Hi\"},\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n\n" CHUNK
+      "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"length\"}],\"usage\":null}\n\n" CHUNK "],\"usage\":" USAGE "}\n\n"
+      "data: [DONE]\n\nclose\n");
   rig_close(&g);
 }
 
@@ -95,12 +100,12 @@ static void test_completions_stream(void **s) {
   finish(&g, 0, API_STOP);
   usage(&g);
 #define PIECE "data: {\"id\":\"cmpl-ID\",\"object\":\"text_completion\"," REST ",\"choices\":[{\"text\":"
-  assert_string_equal(g.seen.p, "Cache-Control: no-cache\nX-Accel-Buffering: no\nopen 200 text/event-stream; charset=utf-8\n"
-    PIECE "\"B\",\"index\":1,\"logprobs\":null,\"finish_reason\":null}]}\n\n"
-    PIECE "\"A\",\"index\":0,\"logprobs\":null,\"finish_reason\":null}]}\n\n"
-    PIECE "\"\",\"index\":1,\"logprobs\":null,\"finish_reason\":\"stop\"}]}\n\n"
-    PIECE "\"\",\"index\":0,\"logprobs\":null,\"finish_reason\":\"stop\"}]}\n\n"
-    "data: [DONE]\n\nclose\n");
+  assert_string_equal(g.seen.p, "Cache-Control: no-cache\nX-Accel-Buffering: no\nopen 200 text/event-stream; charset=utf-8\n" PIECE
+                                "\"B\",\"index\":1,\"logprobs\":null,\"finish_reason\":null}]}\n\n" PIECE
+                                "\"A\",\"index\":0,\"logprobs\":null,\"finish_reason\":null}]}\n\n" PIECE
+                                "\"\",\"index\":1,\"logprobs\":null,\"finish_reason\":\"stop\"}]}\n\n" PIECE
+                                "\"\",\"index\":0,\"logprobs\":null,\"finish_reason\":\"stop\"}]}\n\n"
+                                "data: [DONE]\n\nclose\n");
   rig_close(&g);
 }
 
@@ -114,9 +119,10 @@ static void test_completions_logprobs(void **s) {
   say(&g, (api_event){.kind = API_TEXT, .prompt = true, .text = STR("a\xc3\xa9"), .tokens = toks, .n_tokens = 3});
   finish(&g, 0, API_LENGTH);
   usage(&g);
-  assert_non_null(strstr(g.seen.p, "\"text\":\"a\xc3\xa9\",\"index\":0,\"logprobs\":{\"tokens\":[\"a\",\"bytes:\\\\xc3\",\"bytes:\\\\xa9\"],"
-    "\"token_logprobs\":[null,-0.5,-9999.0],\"top_logprobs\":[null,{\"bytes:\\\\xc3\":-0.5,\"z\":-1.25},"
-    "{\"bytes:\\\\xc3\":-0.5,\"z\":-1.25,\"bytes:\\\\xa9\":-9999.0}],\"text_offset\":[0,1,2]},\"finish_reason\":\"length\""));
+  assert_non_null(
+      strstr(g.seen.p, "\"text\":\"a\xc3\xa9\",\"index\":0,\"logprobs\":{\"tokens\":[\"a\",\"bytes:\\\\xc3\",\"bytes:\\\\xa9\"],"
+                       "\"token_logprobs\":[null,-0.5,-9999.0],\"top_logprobs\":[null,{\"bytes:\\\\xc3\":-0.5,\"z\":-1.25},"
+                       "{\"bytes:\\\\xc3\":-0.5,\"z\":-1.25,\"bytes:\\\\xa9\":-9999.0}],\"text_offset\":[0,1,2]},\"finish_reason\":\"length\""));
   rig_close(&g);
 }
 
@@ -129,8 +135,9 @@ static void test_chat_logprobs(void **s) {
   say(&g, (api_event){.kind = API_TEXT, .text = STR("h"), .tokens = &t, .n_tokens = 1});
   finish(&g, 0, API_STOP);
   usage(&g);
-  assert_non_null(strstr(g.seen.p, "\"logprobs\":{\"content\":[{\"token\":\"h\",\"logprob\":-0.5,\"bytes\":[104],\"top_logprobs\":["
-    "{\"token\":\"h\",\"logprob\":-0.5,\"bytes\":[104]},{\"token\":\"\xef\xbf\xbd\",\"logprob\":-1,\"bytes\":[255]}]}],\"refusal\":null}"));
+  assert_non_null(strstr(g.seen.p,
+      "\"logprobs\":{\"content\":[{\"token\":\"h\",\"logprob\":-0.5,\"bytes\":[104],\"top_logprobs\":["
+      "{\"token\":\"h\",\"logprob\":-0.5,\"bytes\":[104]},{\"token\":\"\xef\xbf\xbd\",\"logprob\":-1,\"bytes\":[255]}]}],\"refusal\":null}"));
   rig_close(&g);
 }
 
@@ -142,7 +149,8 @@ static void test_errors(void **s) {
   err_param(&e, ERR_CONTEXT, "prompt", "too \"long\"");
   rig_open(&g, &api_openai_chat, CHAT ",\"stream\":true}");
   say(&g, (api_event){.kind = API_ERROR, .error = &e});
-  const char *doc = "{\"error\":{\"message\":\"too \\\"long\\\"\",\"type\":\"invalid_request_error\",\"param\":\"prompt\",\"code\":\"context_length_exceeded\"}}";
+  const char *doc =
+      "{\"error\":{\"message\":\"too \\\"long\\\"\",\"type\":\"invalid_request_error\",\"param\":\"prompt\",\"code\":\"context_length_exceeded\"}}";
   char want[512];
   snprintf(want, sizeof want, "400 application/json\n%s\n", doc);
   assert_string_equal(g.seen.p, want);
@@ -163,7 +171,8 @@ static void test_errors(void **s) {
   rig_open(&g, &api_openai_chat, CHAT "}");
   err_set(&e, ERR_BUSY, "full");
   say(&g, (api_event){.kind = API_ERROR, .error = &e});
-  assert_string_equal(g.seen.p, "Retry-After: 1\n503 application/json\n{\"error\":{\"message\":\"full\",\"type\":\"server_error\",\"param\":null,\"code\":\"overloaded\"}}\n");
+  assert_string_equal(g.seen.p,
+      "Retry-After: 1\n503 application/json\n{\"error\":{\"message\":\"full\",\"type\":\"server_error\",\"param\":null,\"code\":\"overloaded\"}}\n");
   rig_close(&g);
 }
 
@@ -196,7 +205,8 @@ static void test_best_of(void **s) {
     finish(&g, c, API_STOP);
   }
   usage(&g);
-  assert_non_null(strstr(g.seen.p, "\"choices\":[{\"text\":\"B\",\"index\":0,\"logprobs\":null,\"finish_reason\":\"stop\"},{\"text\":\"D\",\"index\":1"));
+  assert_non_null(
+      strstr(g.seen.p, "\"choices\":[{\"text\":\"B\",\"index\":0,\"logprobs\":null,\"finish_reason\":\"stop\"},{\"text\":\"D\",\"index\":1"));
   assert_null(strstr(g.seen.p, "\"text\":\"A\""));
   rig_close(&g);
 }
@@ -223,7 +233,8 @@ static void test_refusals(void **s) {
   refused(c, CHAT ",\"tools\":[{}]}", ERR_UNSUPPORTED, "tools", "'tools' is not supported");
   refused(c, CHAT ",\"max_tokens\":0}", ERR_INPUT, "max_tokens", "between 1");
   refused(c, CHAT ",\"stop\":[\"a\",\"\"]}", ERR_INPUT, "stop[1]", "empty");
-  refused(c, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}", ERR_UNSUPPORTED, "messages[0].content[0].type", "image_url");
+  refused(
+      c, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}", ERR_UNSUPPORTED, "messages[0].content[0].type", "image_url");
   refused(t, "{\"prompt\":[1,\"a\"]}", ERR_INPUT, "prompt[1]", "token id");
   refused(t, "{\"prompt\":\"a\",\"suffix\":\"b\"}", ERR_UNSUPPORTED, "suffix", "suffix");
   refused(t, "{\"prompt\":\"a\",\"best_of\":3,\"n\":2,\"stream\":true}", ERR_INPUT, "best_of", "streamed");
@@ -233,8 +244,10 @@ static void test_fields(void **s) {
   (void)s;
   api_request *r;
   err e = {0};
-  assert_true(api_request_parse(&api_openai_chat, STR(CHAT ",\"temperature\":0.5,\"top_k\":7,\"seed\":-1,\"n\":3,\"stop\":\"END\",\"max_tokens\":9,"
-    "\"max_completion_tokens\":8,\"logit_bias\":{\"5\":-2},\"skip_special_tokens\":false,\"zzz\":1,\"user\":\"u\",\"top_p\":null}"), &r, &e));
+  assert_true(api_request_parse(&api_openai_chat,
+      STR(CHAT ",\"temperature\":0.5,\"top_k\":7,\"seed\":-1,\"n\":3,\"stop\":\"END\",\"max_tokens\":9,"
+               "\"max_completion_tokens\":8,\"logit_bias\":{\"5\":-2},\"skip_special_tokens\":false,\"zzz\":1,\"user\":\"u\",\"top_p\":null}"),
+      &r, &e));
   assert_true(r->temperature == 0.5 && r->top_k == 7 && r->n == 3 && r->best_of == 3 && r->max_tokens == 8 && r->keep_special);
   assert_true(r->has_seed && r->seed == UINT64_MAX);
   assert_false(api_given(r->top_p)); /* null is not given */
@@ -254,12 +267,16 @@ static void test_messages(void **s) {
   (void)s;
   api_request *r;
   err e = {0};
-  assert_true(api_request_parse(&api_openai_chat, STR("{\"messages\":[{\"role\":\"developer\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
-    "{\"type\":\"text\",\"text\":\"b\"}]},{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1}\"}}]},"
-    "{\"role\":\"tool\",\"content\":\"\"}]}"), &r, &e));
+  assert_true(api_request_parse(&api_openai_chat,
+      STR("{\"messages\":[{\"role\":\"developer\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+          "{\"type\":\"text\",\"text\":\"b\"}]},{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1}"
+          "\"}}]},"
+          "{\"role\":\"tool\",\"content\":\"\"}]}"),
+      &r, &e));
   char *m = json_dumps(r->messages, JSON_COMPACT);
-  assert_string_equal(m, "[{\"role\":\"system\",\"content\":\"a\\nb\"},{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{\"x\":1}}}]},"
-    "{\"role\":\"tool\",\"content\":\"\"}]");
+  assert_string_equal(m, "[{\"role\":\"system\",\"content\":\"a\\nb\"},{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+                         "\"arguments\":{\"x\":1}}}]},"
+                         "{\"role\":\"tool\",\"content\":\"\"}]");
   free(m);
   api_request_unref(r);
 }
@@ -278,10 +295,9 @@ static void test_cut_bodies(void **s) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_chat_whole), cmocka_unit_test(test_chat_stream), cmocka_unit_test(test_completions_stream),
-    cmocka_unit_test(test_completions_logprobs), cmocka_unit_test(test_chat_logprobs), cmocka_unit_test(test_errors), cmocka_unit_test(test_keep_alive),
-    cmocka_unit_test(test_best_of), cmocka_unit_test(test_refusals), cmocka_unit_test(test_fields), cmocka_unit_test(test_messages),
-    cmocka_unit_test(test_cut_bodies)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_chat_whole), cmocka_unit_test(test_chat_stream), cmocka_unit_test(test_completions_stream),
+      cmocka_unit_test(test_completions_logprobs), cmocka_unit_test(test_chat_logprobs), cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_keep_alive), cmocka_unit_test(test_best_of), cmocka_unit_test(test_refusals), cmocka_unit_test(test_fields),
+      cmocka_unit_test(test_messages), cmocka_unit_test(test_cut_bodies)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

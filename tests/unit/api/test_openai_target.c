@@ -9,9 +9,9 @@
 
 static void test_base(void **state) {
   (void)state;
-  static const char *const cases[][2] = {{"http://h:8080", "http://h:8080/v1"}, {"http://h:8080/", "http://h:8080/v1"}, {"http://h/v1", "http://h/v1"},
-    {"http://h/v1//", "http://h/v1"}, {" https://h/v1beta/openai/ ", "https://h/v1beta/openai"}, {"http://h/v1/chat/completions", "http://h/v1"},
-    {"http://h/v1/completions/", "http://h/v1"}, {"http://[::1]:9", "http://[::1]:9/v1"}};
+  static const char *const cases[][2] = {{"http://h:8080", "http://h:8080/v1"}, {"http://h:8080/", "http://h:8080/v1"},
+      {"http://h/v1", "http://h/v1"}, {"http://h/v1//", "http://h/v1"}, {" https://h/v1beta/openai/ ", "https://h/v1beta/openai"},
+      {"http://h/v1/chat/completions", "http://h/v1"}, {"http://h/v1/completions/", "http://h/v1"}, {"http://[::1]:9", "http://[::1]:9/v1"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     openai_target t;
     err e;
@@ -78,20 +78,23 @@ static void test_key_from_environment(void **state) {
   setenv("OPENAI_API_KEY", "a", 1);
   assert_true(openai_target_key(NULL, &key, &e));
   assert_string_equal(key, "a");
-  assert_false(openai_target_key("WEIR_NO_SUCH_KEY", &key, &e));   /* asked for by name and not there: going on without would only be a 401 later */
+  assert_false(openai_target_key("WEIR_NO_SUCH_KEY", &key, &e)); /* asked for by name and not there: going on without would only be a 401 later */
   assert_int_equal(e.code, ERR_USAGE);
   assert_non_null(strstr(e.msg, "WEIR_NO_SUCH_KEY"));
 }
 
 static void test_status(void **state) {
   (void)state;
-  static const struct { int http; err_code code; } cases[] = {{400, ERR_INPUT}, {401, ERR_AUTH}, {403, ERR_AUTH}, {404, ERR_NOT_FOUND}, {422, ERR_INPUT},
-    {429, ERR_LIMIT}, {500, ERR_NET}, {503, ERR_BUSY}, {200, ERR_NET}};
+  static const struct {
+    int http;
+    err_code code;
+  } cases[] = {{400, ERR_INPUT}, {401, ERR_AUTH}, {403, ERR_AUTH}, {404, ERR_NOT_FOUND}, {422, ERR_INPUT}, {429, ERR_LIMIT}, {500, ERR_NET},
+      {503, ERR_BUSY}, {200, ERR_NET}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) assert_int_equal(openai_status_code(cases[i].http), cases[i].code);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_base), cmocka_unit_test(test_refused), cmocka_unit_test(test_secrets),
-    cmocka_unit_test(test_key_from_environment), cmocka_unit_test(test_status)};
+      cmocka_unit_test(test_key_from_environment), cmocka_unit_test(test_status)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

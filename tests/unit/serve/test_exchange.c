@@ -21,7 +21,12 @@ typedef struct fake {
   int started, cancelled;
 } fake;
 
-struct api_call { fake *f; api_request *req; api_sink *sink; loop_timer *timer; };
+struct api_call {
+  fake *f;
+  api_request *req;
+  api_sink *sink;
+  loop_timer *timer;
+};
 
 static void call_end(api_call *c) {
   loop_timer_cancel(c->timer);
@@ -38,7 +43,10 @@ static void play(void *arg) {
   err_set(&e, ERR_INTERNAL, "broke");
   api_event ev = {.kind = s == FAIL_EARLY ? API_ERROR : API_BEGIN, .error = &e};
   k->event(k, &ev);
-  if (s == FAIL_EARLY) { call_end(c); return; }
+  if (s == FAIL_EARLY) {
+    call_end(c);
+    return;
+  }
   ev = (api_event){.kind = API_TEXT, .text = STR("hello")};
   k->event(k, &ev);
   ev = (api_event){.kind = s == FAIL_LATE ? API_ERROR : API_FINISH, .error = &e};
@@ -73,8 +81,8 @@ typedef struct rig {
   server *server;
   fake fake;
   const char *send;
-  int leave_ms;              /* > 0: hang up this long after sending */
-  const char *until;         /* stop reading once this was seen; NULL: to the end */
+  int leave_ms;      /* > 0: hang up this long after sending */
+  const char *until; /* stop reading once this was seen; NULL: to the end */
   char got[65536];
 } rig;
 
@@ -127,8 +135,12 @@ static void rig_close(rig *g) {
 #define ASK(more) "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]" more "}"
 #define CHAT "POST", "/v1/chat/completions"
 
-static void has(const rig *g, const char *part) { if (!strstr(g->got, part)) fail_msg("no '%s' in '%s'", part, g->got); }
-static void lacks(const rig *g, const char *part) { if (strstr(g->got, part)) fail_msg("'%s' in '%s'", part, g->got); }
+static void has(const rig *g, const char *part) {
+  if (!strstr(g->got, part)) fail_msg("no '%s' in '%s'", part, g->got);
+}
+static void lacks(const rig *g, const char *part) {
+  if (strstr(g->got, part)) fail_msg("'%s' in '%s'", part, g->got);
+}
 
 static void test_answer(void **st) {
   (void)st;
@@ -230,8 +242,7 @@ static void test_no_tokenizer(void **st) {
 
 int main(void) {
   log_setup(LOG_OFF, false);
-  const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_answer), cmocka_unit_test(test_silence_is_filled), cmocka_unit_test(test_leaving_cancels),
-    cmocka_unit_test(test_stopping_cancels), cmocka_unit_test(test_failures), cmocka_unit_test(test_loading), cmocka_unit_test(test_no_tokenizer)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_answer), cmocka_unit_test(test_silence_is_filled), cmocka_unit_test(test_leaving_cancels),
+      cmocka_unit_test(test_stopping_cancels), cmocka_unit_test(test_failures), cmocka_unit_test(test_loading), cmocka_unit_test(test_no_tokenizer)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

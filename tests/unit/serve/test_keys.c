@@ -41,7 +41,12 @@ static void test_key_files(void **s) {
   (void)s;
   keys *k = NULL;
   err e = {0};
-  static const struct { const char *text, *word; } bad[] = {{"", "no key"}, {"# x\n", "no key"}, {"good-key-1\nabc\n", "line 2"}, {"with blank\n", "line 1"}, {"\xc3\xa9" "cccccccc\n", "line 1"}};
+  static const struct {
+    const char *text, *word;
+  } bad[] = {{"", "no key"}, {"# x\n", "no key"}, {"good-key-1\nabc\n", "line 2"}, {"with blank\n", "line 1"},
+      {"\xc3\xa9"
+       "cccccccc\n",
+          "line 1"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     assert_false(load(bad[i].text, &k, &e));
     assert_non_null(strstr(e.msg, bad[i].word));
@@ -56,8 +61,8 @@ static void test_histograms(void **s) {
   metrics *m = metrics_new();
   metrics_observe(m, HIST_TTFT, 0.001); /* a bound belongs to its bucket */
   metrics_observe(m, HIST_TTFT, 0.0011);
-  metrics_observe(m, HIST_TTFT, 1e6);   /* over the last bound: +Inf only */
-  metrics_observe(m, HIST_TTFT, -1);    /* no such time: not counted */
+  metrics_observe(m, HIST_TTFT, 1e6); /* over the last bound: +Inf only */
+  metrics_observe(m, HIST_TTFT, -1);  /* no such time: not counted */
   metrics_observe(m, HIST_TTFT, 0.0 / 0.0);
   metrics_request(m, "/a", "local", 200);
   metrics_request(m, "/a", "local", 200);
@@ -67,14 +72,15 @@ static void test_histograms(void **s) {
   buf_init(&b, 1 << 20);
   metrics_write(m, &st, &b);
 #define L "{model_name=\"q\\\"m\\\\\\n\",engine=\"0\""
-  static const char *const want[] = {
-    "vllm:time_to_first_token_seconds_bucket" L ",le=\"0.001\"} 1\n", "vllm:time_to_first_token_seconds_bucket" L ",le=\"0.005\"} 2\n",
-    "vllm:time_to_first_token_seconds_bucket" L ",le=\"2560\"} 2\n", "vllm:time_to_first_token_seconds_bucket" L ",le=\"+Inf\"} 3\n",
-    "vllm:time_to_first_token_seconds_count" L "} 3\n", "vllm:request_success_total" L ",finished_reason=\"abort\"} 1\n",
-    "weir_requests_total{route=\"/a\",model=\"q\\\"m\\\\\\n\",backend=\"local\",code=\"200\"} 2\n",
-    "vllm:iteration_tokens_total_bucket" L ",le=\"8\"} 2\n", "vllm:iteration_tokens_total_bucket" L ",le=\"32\"} 3\n",
-    "vllm:request_prompt_tokens_bucket" L ",le=\"100\"} 0\n"};
-  for (size_t i = 0; i < sizeof want / sizeof *want; i++) if (!strstr(b.p, want[i])) fail_msg("no %s in\n%s", want[i], b.p);
+  static const char *const want[] = {"vllm:time_to_first_token_seconds_bucket" L ",le=\"0.001\"} 1\n",
+      "vllm:time_to_first_token_seconds_bucket" L ",le=\"0.005\"} 2\n", "vllm:time_to_first_token_seconds_bucket" L ",le=\"2560\"} 2\n",
+      "vllm:time_to_first_token_seconds_bucket" L ",le=\"+Inf\"} 3\n", "vllm:time_to_first_token_seconds_count" L "} 3\n",
+      "vllm:request_success_total" L ",finished_reason=\"abort\"} 1\n",
+      "weir_requests_total{route=\"/a\",model=\"q\\\"m\\\\\\n\",backend=\"local\",code=\"200\"} 2\n",
+      "vllm:iteration_tokens_total_bucket" L ",le=\"8\"} 2\n", "vllm:iteration_tokens_total_bucket" L ",le=\"32\"} 3\n",
+      "vllm:request_prompt_tokens_bucket" L ",le=\"100\"} 0\n"};
+  for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+    if (!strstr(b.p, want[i])) fail_msg("no %s in\n%s", want[i], b.p);
   assert_null(strstr(b.p, "vllm:request_prompt_tokens_bucket" L ",le=\"200\"}")); /* the series ends at the context */
   buf_fini(&b);
   metrics_free(m);
@@ -95,7 +101,7 @@ static void test_labels_are_bounded(void **s) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_keys), cmocka_unit_test(test_key_files), cmocka_unit_test(test_histograms),
-    cmocka_unit_test(test_labels_are_bounded)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_keys), cmocka_unit_test(test_key_files), cmocka_unit_test(test_histograms), cmocka_unit_test(test_labels_are_bounded)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,9 +27,9 @@ typedef struct watch {
   rig *rig;
   api_call *call;
   int begun, finished, ended, texts, n_choices;
-  int cancel_at;             /* cancel from within this event, counted from 1; 0: never */
+  int cancel_at; /* cancel from within this event, counted from 1; 0: never */
   int events;
-  int *left;                 /* calls under way; the last to end stops the loop */
+  int *left; /* calls under way; the last to end stops the loop */
   api_usage usage;
   api_times times;
   err error;
@@ -41,8 +41,14 @@ static void on_event(api_sink *s, const api_event *ev) {
   w->events++;
   switch (ev->kind) {
   case API_BEGIN: assert_int_equal(w->begun++, 0); break;
-  case API_TEXT: assert_int_equal(w->begun, 1); w->texts++; break;
-  case API_FINISH: assert_int_equal(w->begun, 1); w->finished++; break;
+  case API_TEXT:
+    assert_int_equal(w->begun, 1);
+    w->texts++;
+    break;
+  case API_FINISH:
+    assert_int_equal(w->begun, 1);
+    w->finished++;
+    break;
   case API_USAGE: assert_int_equal(w->finished, w->n_choices); break;
   default: w->error = *ev->error;
   }
@@ -128,10 +134,13 @@ static void test_many_lanes(void **s) {
 
 static void test_refusals(void **s) {
   (void)s;
-  static const struct { const char *body; err_code code; const char *param; } bad[] = {
-    {"{\"prompt\":\"\"}", ERR_INPUT, "prompt"}, {"{\"prompt\":[1,99999999]}", ERR_INPUT, "prompt[1]"},
-    {"{\"prompt\":\"a\",\"stop_token_ids\":[99999999]}", ERR_INPUT, "stop_token_ids[0]"},
-    {"{\"prompt\":\"a\",\"logit_bias\":{\"99999999\":1}}", ERR_INPUT, "logit_bias"}};
+  static const struct {
+    const char *body;
+    err_code code;
+    const char *param;
+  } bad[] = {{"{\"prompt\":\"\"}", ERR_INPUT, "prompt"}, {"{\"prompt\":[1,99999999]}", ERR_INPUT, "prompt[1]"},
+      {"{\"prompt\":\"a\",\"stop_token_ids\":[99999999]}", ERR_INPUT, "stop_token_ids[0]"},
+      {"{\"prompt\":\"a\",\"logit_bias\":{\"99999999\":1}}", ERR_INPUT, "logit_bias"}};
   rig g;
   rig_open(&g, 0);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -166,8 +175,10 @@ static void test_cancelling_at_every_stage(void **s) {
   int left = N, whole = 0;
   rig_open(&g, 512);
   for (int i = 0; i < N; i++) {
-    start(&g, &w[i], i % 3 ? "{\"prompt\":\"Once upon a time there was\",\"max_tokens\":40,\"ignore_eos\":true}"
-                           : "{\"prompt\":[\"a\",\"b\",\"c\"],\"n\":3,\"max_tokens\":6,\"ignore_eos\":true,\"echo\":true,\"logprobs\":2}", &left);
+    start(&g, &w[i],
+        i % 3 ? "{\"prompt\":\"Once upon a time there was\",\"max_tokens\":40,\"ignore_eos\":true}"
+              : "{\"prompt\":[\"a\",\"b\",\"c\"],\"n\":3,\"max_tokens\":6,\"ignore_eos\":true,\"echo\":true,\"logprobs\":2}",
+        &left);
     if (i % 4 == 0) w[i].cancel_at = 1 + i / 4 % 6;
     else if (i % 4 == 1) cancel_now(&w[i]);
     else if (i % 4 == 2) assert_non_null(loop_after(g.loop, (int64_t)i * 200000, cancel_now, &w[i]));
@@ -200,6 +211,6 @@ static void test_closing_under_load(void **s) {
 int main(void) {
   json_setup();
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_many_lanes), cmocka_unit_test(test_refusals),
-    cmocka_unit_test(test_cancelling_at_every_stage), cmocka_unit_test(test_closing_under_load)};
+      cmocka_unit_test(test_cancelling_at_every_stage), cmocka_unit_test(test_closing_under_load)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
