@@ -65,7 +65,8 @@ typedef struct eng_stats {
 
 typedef enum eng_event_kind {
   ENG_PROMPT,   /* once, when prompt_logprobs was asked for: tokens = every prompt token; the first has logprob NAN */
-  ENG_TEXT,     /* some text became certain; tokens are those whose text is in it or before it and not yet reported */
+  ENG_TEXT,     /* some text became certain; tokens are those whose text is in it or before it and not yet reported;
+                 * the token that ends an answer (its end, a stop id) is reported too, without text */
   ENG_DONE
 } eng_event_kind;
 

@@ -75,6 +75,7 @@ bool out_token(seq *s, const model *m, int32_t token, const out_lp *lp, eng_fini
   int n_out = s->n_tok - s->n_prompt; /* this token included */
   bool may_stop = n_out >= s->req.min_tokens;
   if (may_stop && ((!s->req.ignore_eos && tok_is_end(m->tok, token)) || is_stop_id(s, token))) {
+    queue_token(s, token, lp); /* it has no text, but was drawn and counts: as many tokens are reported as output_tokens says */
     *ret_finish = ENG_STOP;
     return true;
   }

@@ -191,6 +191,21 @@ def test_stop_token_ids_and_bias():
     check.equal(m["usage"]["completion_tokens"] >= 3, True)
 
 
+def test_the_end_has_a_log_probability_and_no_text():
+    """Whoever scores a prompt with max_tokens 1 takes the last entry off; it must be there when the model would end."""
+    end = {"logit_bias": {"40": 100}, "stop_token_ids": [40], "temperature": 0}
+    ids = c.post("/tokenize", {"prompt": "some words to score"}).json["tokens"]
+    for stream in (False, True):
+        a = c.complete([ids], echo=True, logprobs=1, max_tokens=1, stream=stream, **end)
+        parts = [x["choices"][0] for x in a.events[:-1]] if stream else [a.json["choices"][0]]
+        check.equal("".join(x["text"] for x in parts), "some words to score")
+        check.equal(parts[-1]["finish_reason"], "stop")
+        check.equal(sum(len(x["logprobs"]["token_logprobs"]) for x in parts if x["logprobs"]), len(ids) + 1)
+    d = c.chat(max_tokens=5, logprobs=True, **end).json
+    check.equal(len(d["choices"][0]["logprobs"]["content"]), d["usage"]["completion_tokens"])
+    check.equal(d["choices"][0]["message"]["content"], "")
+
+
 def test_no_max_tokens_means_to_the_contexts_end():
     d = c.complete("Hello", ignore_eos=True, temperature=0).json
     check.equal(d["usage"]["total_tokens"], 512)
