@@ -75,9 +75,6 @@ bool kv_init(kv_pool *k, const kern_kv *shape, uint64_t budget, const uint8_t ro
   k->kern = *shape;
   k->page_bytes = kern_kv_page_bytes(shape);
   if (!k->page_bytes)
-    return err_set(e, ERR_UNSUPPORTED, "heads of %d dimensions in pages of %d tokens are not supported: heads must be even and at most %d wide", shape->head_dim,
-      shape->page, KERN_HEAD_MAX);
-  if (!k->page_bytes)
     return err_param(e, ERR_UNSUPPORTED, "", "heads of %d in pages of %d tokens: the kernels take even heads up to %d and pages that are multiples of 16",
       shape->head_dim, shape->page, KERN_HEAD_MAX);
   uint64_t n = budget / k->page_bytes;
