@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_ARGS = 32 };
+enum { MAX_ARGS = 32, PATIENCE = 200 };   /* centiseconds that a server has to end */
 
 static void become(const char *model, const char *const *args, int out, int errs, pid_t parent) {
   const char *argv[MAX_ARGS + 10] = {"weir", "serve", "--port", "0", "--log-level", "error"};
@@ -20,6 +20,8 @@ static void become(const char *model, const char *const *args, int out, int errs
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
   setpgid(0, 0);   /* Ctrl-C is for the chat: it ends an answer, not the server */
+  int null = open("/dev/null", O_RDONLY);
+  if (null >= 0) dup2(null, 0);   /* what is on stdin is the chat's message */
   dup2(out, 1);
   dup2(errs, 2);
   execv("/proc/self/exe", (char *const *)argv);
@@ -76,9 +78,8 @@ bool child_start(const char *model, const char *const *args, child *ret, err *e)
 
 void child_stop(child *c) {
   if (c->pid <= 0) return;
-  kill(c->pid, SIGTERM);
-  kill(c->pid, SIGTERM);
-  for (int i = 0; i < 200; i++) {
+  for (int i = 0; i < PATIENCE; i++) {
+    if (i == 0 || i == PATIENCE / 2) kill(c->pid, SIGTERM);   /* the second one ends its draining */
     if (waitpid(c->pid, NULL, WNOHANG) == c->pid) { c->pid = 0; return; }
     usleep(10000);
   }

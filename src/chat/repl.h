@@ -10,6 +10,6 @@
 
 /* One message from stdin (all of it), one answer on stdout. */
 bool repl_piped(chat_session *s, bool stats, err *e);
-/* Until /quit or Ctrl-D. */
-bool repl_run(chat_session *s, const char *history_path, err *e);
+/* Until /quit or Ctrl-D. stats: a line of timings after each answer. */
+bool repl_run(chat_session *s, const char *history_path, bool stats, err *e);
 #endif

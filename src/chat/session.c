@@ -1,5 +1,6 @@
 #include "chat/session.h"
 #include "api/openai_reply.h"
+#include "api/openai_target.h"
 #include "base/clock.h"
 #include "net/http_client.h"
 #include "net/sse.h"
@@ -12,12 +13,14 @@ enum { MAX_BODY = 16 << 20 };
 
 struct chat_session {
   chat_opts o;
-  char base[1024], model[256], auth[600];
+  openai_target to;
+  char model[256];
+  struct sigaction on_sigint;   /* the loop's handler: set while an answer is under way */
   loop *loop;
   http_client *client;
   json_t *messages;
   chat_stats sum;
-  int answers;
+  int answers, timed;
   /* the answer under way */
   http_call *call;
   sse sse;
@@ -26,7 +29,7 @@ struct chat_session {
   int64_t sent, first, last;
   chat_stats st;
   char finish[32];
-  bool ended;
+  bool complete;            /* the stream said so */
   err e;
   void (*on_text)(void *ctx, str text);
   void *ctx;
@@ -38,7 +41,8 @@ static bool on_event(str event, str data, void *ctx) {
   chat_session *s = ctx;
   openai_reply p;
   (void)event;
-  if (str_is(data, "[DONE]") || !openai_reply_parse(data, &p)) return true;
+  if (str_is(data, "[DONE]")) return s->complete = true;
+  if (!openai_reply_parse(data, &p)) return err_set(&s->e, ERR_NET, "%s sent a chunk that is not JSON", s->to.shown);
   if (p.error) err_set(&s->e, ERR_NET, "%s", p.error);
   if (p.output) {
     s->last = clock_now();
@@ -47,26 +51,31 @@ static bool on_event(str event, str data, void *ctx) {
     buf_str(&s->text, p.text);
     if (p.text.n) s->on_text(s->ctx, p.text);
   }
-  if (p.finish) snprintf(s->finish, sizeof s->finish, "%s", p.finish);
+  if (p.finish) {
+    snprintf(s->finish, sizeof s->finish, "%s", p.finish);
+    s->complete = true;
+  }
   if (p.has_usage) s->st.in = p.tokens_in, s->st.cached = p.tokens_cached, s->st.out = p.tokens_out;
   openai_reply_fini(&p);
-  return true;
+  return !s->e.code;
 }
 
 static bool on_head(http_call *c, int status, void *ctx) { (void)c; ((chat_session *)ctx)->status = status; return true; }
 
 static bool on_data(http_call *c, str data, void *ctx) {
   chat_session *s = ctx;
+  err e;
   (void)c;
-  if (s->status == 200 && s->on_text) return sse_feed(&s->sse, data, &s->e);
-  return buf_str(&s->raw, data);
+  if (s->status != 200 || !s->on_text) return buf_str(&s->raw, data);
+  if (sse_feed(&s->sse, data, &e)) return true;
+  if (!s->e.code) s->e = e;
+  return false;
 }
 
 static void on_done(http_call *c, const err *e, void *ctx) {
   chat_session *s = ctx;
   (void)c;
   s->call = NULL;
-  s->ended = true;
   if (e && !s->e.code) s->e = *e;
   loop_stop(s->loop);
 }
@@ -80,26 +89,35 @@ static void on_int(void *arg) {
   loop_stop(s->loop);
 }
 
+/* The server's words about a status that is not 200. */
+static bool refused(chat_session *s, const char *path, err *e) {
+  openai_reply p = {0};
+  bool words = openai_reply_parse(buf_view(&s->raw), &p) && p.error;
+  if (words) err_set(e, openai_status_code(s->status), "%.400s", p.error);
+  else err_set(e, openai_status_code(s->status), "%s%s answers HTTP %d without a message", s->to.shown, path, s->status);
+  openai_target_scrub(&s->to, e->msg);
+  openai_reply_fini(&p);
+  return false;
+}
+
 static bool call(chat_session *s, const char *path, str body, err *e) {
-  char url[1200];
-  const char *headers[] = {"Content-Type: application/json", s->auth[0] ? s->auth : NULL, NULL};
-  snprintf(url, sizeof url, "%s%s", s->base, path);
+  char url[TARGET_URL + 32];
+  struct sigaction before;
+  const char *headers[] = {"Content-Type: application/json", s->to.auth[0] ? s->to.auth : NULL, NULL};
+  snprintf(url, sizeof url, "%s%s", s->to.base, path);
   http_call_opts co = {.url = url, .headers = headers, .body = body, .on_head = on_head, .on_data = on_data, .on_done = on_done, .ctx = s};
   buf_clear(&s->raw);
   s->status = 0;
-  s->ended = false;
+  s->complete = false;
   err_clear(&s->e);
   s->sent = clock_now();
   if (!http_call_start(s->client, &co, &s->call, e)) return false;
+  sigaction(SIGINT, &s->on_sigint, &before);
   loop_run(s->loop);
+  sigaction(SIGINT, &before, NULL);
   if (s->st.interrupted) return true;
   if (s->e.code) { *e = s->e; return false; }
-  if (s->status == 200) return true;
-  openai_reply p = {0};
-  if (openai_reply_parse(buf_view(&s->raw), &p) && p.error) err_set(e, s->status == 401 ? ERR_AUTH : ERR_NET, "%s", p.error);
-  else err_set(e, ERR_NET, "%s answers HTTP %d", url, s->status);
-  openai_reply_fini(&p);
-  return false;
+  return s->status == 200 || refused(s, path, e);
 }
 
 /* ---- the conversation ---- */
@@ -117,26 +135,17 @@ static json_t *body_of(const chat_session *s) {
 
 static void add_up(chat_session *s, chat_stats *ret) {
   chat_stats *st = &s->st;
-  if (!st->out) st->out = s->chunks;   /* a server without usage: chunks are the best there is */
+  if (!st->out) st->out = s->chunks;   /* a server without usage, or an answer that was stopped: chunks are the best there is */
   st->ttft_ms = s->first ? clock_ms(s->first - s->sent) : 0;
   st->tps = st->out > 1 && s->last > s->first ? (double)(st->out - 1) / ((double)(s->last - s->first) / 1e9) : 0;
   st->finish = s->finish;
   s->answers++;
+  s->timed += s->first != 0;
   s->sum.in += st->in, s->sum.cached += st->cached, s->sum.out += st->out, s->sum.ttft_ms += st->ttft_ms;
   *ret = *st;
 }
 
-bool chat_send(chat_session *s, str text, void (*on_text)(void *ctx, str text), void *ctx, chat_stats *ret, err *e) {
-  if (!utf8_valid(text)) return err_set(e, ERR_INPUT, "the message is not valid UTF-8");
-  json_t *m = message("user", text), *b = NULL;
-  char *dump = NULL;
-  bool ok = false;
-  if (!m || json_array_append_new(s->messages, m) || !(b = body_of(s)) || !(dump = json_dumps(b, JSON_COMPACT))) {
-    err_set(e, ERR_NOMEM, "out of memory for the request");
-    goto out;
-  }
-  s->on_text = on_text;
-  s->ctx = ctx;
+static void begin_answer(chat_session *s) {
   s->st = (chat_stats){0};
   s->first = s->last = 0;
   s->chunks = 0;
@@ -144,14 +153,27 @@ bool chat_send(chat_session *s, str text, void (*on_text)(void *ctx, str text), 
   buf_clear(&s->text);
   sse_fini(&s->sse);
   sse_init(&s->sse, 0, on_event, s);
-  ok = call(s, "/chat/completions", str_c(dump), e);
-  s->on_text = NULL;
-  if (ok) {
-    add_up(s, ret);
-    json_array_append_new(s->messages, message("assistant", (str){s->text.p, utf8_valid_prefix(buf_view(&s->text), NULL)}));
+}
+
+bool chat_send(chat_session *s, str text, void (*on_text)(void *ctx, str text), void *ctx, chat_stats *ret, err *e) {
+  if (!utf8_valid(text)) return err_set(e, ERR_INPUT, "the message is not valid UTF-8");
+  size_t before = json_array_size(s->messages);
+  json_t *b = NULL;
+  char *dump = NULL;
+  bool ok = json_array_append_new(s->messages, message("user", text)) == 0 && (b = body_of(s)) && (dump = json_dumps(b, JSON_COMPACT));
+  if (!ok) err_set(e, ERR_NOMEM, "out of memory for the request");
+  else {
+    begin_answer(s);
+    s->on_text = on_text;
+    s->ctx = ctx;
+    ok = call(s, "/chat/completions", str_c(dump), e);
+    s->on_text = NULL;
+    if (ok && !s->complete && !s->st.interrupted) ok = err_set(e, ERR_NET, "the answer of %s broke off", s->to.shown);
   }
-out:
-  if (!ok && m) json_array_remove(s->messages, json_array_size(s->messages) - 1);
+  if (ok) add_up(s, ret);
+  str answer = {buf_view(&s->text).p, utf8_valid_prefix(buf_view(&s->text), NULL)};
+  if (ok && (answer.n || !s->st.interrupted)) json_array_append_new(s->messages, message("assistant", answer));
+  else while (json_array_size(s->messages) > before) json_array_remove(s->messages, before);
   json_decref(b);
   free(dump);
   return ok;
@@ -176,6 +198,7 @@ int chat_turns(const chat_session *s) { return (int)(json_array_size(s->messages
 
 void chat_totals(const chat_session *s, chat_stats *sum, int *ret_answers) {
   *sum = s->sum;
+  if (s->timed) sum->ttft_ms /= s->timed;
   *ret_answers = s->answers;
 }
 
@@ -211,36 +234,42 @@ bool chat_load(chat_session *s, const char *path, err *e) {
 static bool find_model(chat_session *s, err *e) {
   json_t *doc = NULL;
   if (!call(s, "/models", (str){NULL, 0}, e)) return false;
+  if (s->st.interrupted) return true;
   const char *id = NULL;
   if (json_parse(buf_view(&s->raw), &doc, NULL)) id = json_string_value(json_object_get(json_array_get(json_object_get(doc, "data"), 0), "id"));
   if (id) snprintf(s->model, sizeof s->model, "%s", id);
   json_decref(doc);
-  return id ? true : err_set(e, ERR_INPUT, "%s lists no model: name one with --model", s->base);
+  return id ? true : err_set(e, ERR_INPUT, "%s/models lists no model: is this the base URL? If so, give --model", s->to.shown);
+}
+
+/* The loop takes SIGINT only while an answer is under way: what came at another time must not stop the next one. */
+static bool own_sigint(chat_session *s) {
+  struct sigaction before;
+  sigaction(SIGINT, NULL, &before);
+  bool ok = loop_on_signal(s->loop, SIGINT, on_int, s);
+  sigaction(SIGINT, &before, &s->on_sigint);
+  return ok;
 }
 
 bool chat_session_new(const chat_opts *o, chat_session **ret, err *e) {
   chat_session *s = calloc(1, sizeof *s);
   if (!s) return err_set(e, ERR_NOMEM, "out of memory");
   s->o = *o;
-  size_t n = strlen(o->url);
-  while (n && o->url[n - 1] == '/') n--;
-  bool v1 = n > 3 && memcmp(o->url + n - 3, "/v1", 3) == 0;
-  snprintf(s->base, sizeof s->base, "%.*s%s", (int)(n < 1000 ? n : 1000), o->url, v1 ? "" : "/v1");
-  if (o->key) snprintf(s->auth, sizeof s->auth, "Authorization: Bearer %s", o->key);
   buf_init(&s->text, MAX_BODY);
   buf_init(&s->raw, MAX_BODY);
   sse_init(&s->sse, 0, on_event, s);
   s->messages = json_array();
   s->loop = loop_new();
   s->client = s->loop ? http_client_new(s->loop, 2) : NULL;
-  bool ok = s->client && s->messages;
+  bool ok = s->client && s->messages && own_sigint(s);
   if (!ok) err_set(e, ERR_NOMEM, "out of memory for a connection");
-  else if (o->model) snprintf(s->model, sizeof s->model, "%s", o->model);
-  else ok = find_model(s, e);
-  if (!ok) { chat_session_free(s); return false; }
-  loop_on_signal(s->loop, SIGINT, on_int, s);
-  *ret = s;
-  return true;
+  else ok = openai_target_set(&s->to, o->url, o->key, e);
+  if (ok && o->model) snprintf(s->model, sizeof s->model, "%s", o->model);
+  else if (ok) ok = find_model(s, e);
+  if (ok && s->st.interrupted) ok = err_set(e, ERR_CANCELLED, "interrupted");
+  if (ok) *ret = s;
+  else chat_session_free(s);
+  return ok;
 }
 
 void chat_session_free(chat_session *s) {

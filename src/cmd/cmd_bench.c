@@ -1,10 +1,12 @@
 /* weir bench: the load generator, first form: a closed loop against any OpenAI-compatible URL. */
 #include "base/json.h"
+#include "base/os.h"
 #include "base/rng.h"
 #include "cmd/cmd.h"
 #include "load/report.h"
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct bench_opts {
   const char *url, *model, *json, *key_env;
@@ -38,10 +40,22 @@ const opt_cmd cmd_bench_opts = {"bench", "", "measure a server's latency and thr
   "accident; two small probes tell how many words make a token. Ctrl-C ends the run and reports what was measured. Exit status 1 when a request failed.",
   rows, sizeof(bench_opts), 0, 0};
 
+/* Before a run of perhaps an hour, not after it. */
+static bool can_write(const char *path, err *e) {
+  char dir[OS_PATH];
+  if (strcmp(path, "-") == 0 || access(path, W_OK) == 0) return true;
+  if (errno == ENOENT) {
+    const char *slash = strrchr(path, '/');
+    snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    if (access(dir, W_OK) == 0) return true;
+  }
+  return err_errno(e, errno, "cannot write %s", path);
+}
+
 static bool write_json(const char *path, const load_opts *o, load_result *r, err *e) {
   json_t *j = report_json(o, r);
-  FILE *f = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
   errno = 0;
+  FILE *f = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
   bool ok = f && j && json_dumpf(j, f, JSON_INDENT(2)) == 0 && fputc('\n', f) != EOF;
   if (f && f != stdout) ok = fclose(f) == 0 && ok;
   json_decref(j);
@@ -50,7 +64,9 @@ static bool write_json(const char *path, const load_opts *o, load_result *r, err
 
 static int bench(const load_opts *l, const char *json, err *e) {
   load_result r;
-  bool only_json = json && strcmp(json, "-") == 0, ok = load_run(l, &r, e);
+  bool only_json = json && strcmp(json, "-") == 0, ok;
+  if (json && !can_write(json, e)) return cmd_fail("bench", e);
+  ok = load_run(l, &r, e);
   if (ok && !only_json) report_table(stdout, l, &r);
   if (ok && json) ok = write_json(json, l, &r, e);
   int status = !ok ? cmd_fail("bench", e) : r.interrupted ? 130 : r.failed ? 1 : 0;

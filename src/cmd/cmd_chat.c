@@ -1,4 +1,5 @@
 /* weir chat: talk to a model here or to a server anywhere; a model here is served by a process of our own, so that both are the same path. */
+#include "api/openai_target.h"
 #include "base/os.h"
 #include "chat/child.h"
 #include "chat/repl.h"
@@ -22,9 +23,9 @@ static const opt_row rows[] = {
   {"top-p", 0, NULL, OPT_FLOAT, AT(top_p), -1, 1, NULL, "-1", false, "Conversation", "P", "nucleus sampling; -1: the model's own"},
   {"max-tokens", 'n', NULL, OPT_INT, AT(max_tokens), -1, 1e7, NULL, "-1", false, "Conversation", "N", "longest answer; -1: to the context's end"},
   {"seed", 0, NULL, OPT_INT, AT(seed), -1, 9e15, NULL, "-1", false, "Conversation", "N", "the same seed gives the same answer; -1: a fresh one"},
-  {"no-stats", 0, NULL, OPT_FLAG, AT(no_stats), 0, 0, NULL, NULL, false, "Conversation", NULL, "no line of timings after a piped answer"},
+  {"no-stats", 0, NULL, OPT_FLAG, AT(no_stats), 0, 0, NULL, NULL, false, "Conversation", NULL, "no line of timings after an answer"},
   {"model", 'm', NULL, OPT_STR, AT(model), 0, 0, NULL, NULL, false, "Server", "NAME", "with a URL: the model to ask for (default: the first it lists)"},
-  {"key-env", 0, NULL, OPT_STR, AT(key_env), 0, 0, NULL, "OPENAI_API_KEY", false, "Server", "VAR", "with a URL: environment variable that holds the API key"},
+  {"key-env", 0, NULL, OPT_STR, AT(key_env), 0, 0, NULL, NULL, false, "Server", "VAR", "with a URL: environment variable that holds the API key (default OPENAI_API_KEY, if set)"},
   {"threads", 't', NULL, OPT_INT, AT(threads), 0, 1024, NULL, "0", false, "Engine", "N", "threads that compute; 0: the cores this process may use"},
   {"ctx", 0, NULL, OPT_INT, AT(ctx), 0, 16777216, NULL, "0", false, "Engine", "N", "context in tokens; 0: the model's, at most 8192"},
   {"accept-licence", 0, NULL, OPT_FLAG, AT(accept_licence), 0, 0, NULL, NULL, false, "Engine", NULL, "agree to the model's licence where one must be accepted"},
@@ -48,7 +49,9 @@ static bool start_server(const chat_cmd *o, const char *model, child *c, err *e)
 }
 
 static bool talk(const chat_cmd *o, const char *url, bool ours, err *e) {
-  chat_opts co = {.url = url, .model = ours ? NULL : o->model, .key = ours || !o->key_env ? NULL : getenv(o->key_env), .temperature = o->temperature,
+  const char *key = NULL;
+  if (!ours && !openai_target_key(o->key_env, &key, e)) return false;
+  chat_opts co = {.url = url, .model = ours ? NULL : o->model, .key = key, .temperature = o->temperature,
     .top_p = o->top_p, .max_tokens = o->max_tokens, .seed = o->seed};
   chat_session *s;
   char history[OS_PATH + 32];
@@ -61,7 +64,7 @@ static bool talk(const chat_cmd *o, const char *url, bool ours, err *e) {
     char dir[OS_PATH];
     bool have = os_dir_data(dir, &ignored);
     snprintf(history, sizeof history, "%s/chat_history", have ? dir : "");
-    ok = repl_run(s, have ? history : NULL, e);
+    ok = repl_run(s, have ? history : NULL, !o->no_stats, e);
   }
   chat_session_free(s);
   return ok;
