@@ -110,7 +110,7 @@ void kv_fini(kv_pool *k) {
   if (k->kern.pool) munmap(k->kern.pool, (size_t)k->n_pages * k->page_bytes);
   free(k->pages);
   free(k->index);
-  if (k->sha) sha256_free(k->sha);
+  sha256_free(k->sha);
   memset(k, 0, sizeof *k);
 }
 
@@ -120,7 +120,7 @@ bool kv_table_init(kv_table *t, int max_tokens, const kv_pool *k, const char *sa
   t->pages = malloc((size_t)(t->cap ? t->cap : 1) * sizeof *t->pages);
   sha256 *h = sha256_new();
   if (!t->pages || !h) {
-    if (h) sha256_free(h);
+    sha256_free(h);
     return false;   /* kv_table_fini frees the rest */
   }
   sha256_add(h, k->root, 32);
