@@ -1,9 +1,11 @@
 #include "base/json.h"
 #include "cmd/cmd.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Everything a person can type, in the order --help shows it. Nothing is initialised for a command that was not called: --help is a
  * matter of milliseconds and must stay so. */
@@ -66,7 +68,15 @@ static int dispatch(int argc, char **argv) {
   return unknown(argv[0]);
 }
 
+/* A program started with a standard stream closed would get that number for the next file it opens: log lines would then go into a socket or a model
+ * file. The place is taken by something that fails to be read or written as a closed stream does. */
+static void hold_standard_streams(void) {
+  for (int fd = 0; fd <= 2; fd++)
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0) _exit(1);
+}
+
 int main(int argc, char **argv) {
+  hold_standard_streams();
   signal(SIGPIPE, SIG_IGN); /* a reader that left is an error of one write, not the end of a server */
   int status;
   if (argc < 2) {
