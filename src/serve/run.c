@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -46,6 +47,33 @@ static bool check_exposure(const serve_opts *o, err *e) {
       "listening on %s would let anyone who can reach it use the model: give --api-key-file FILE, or --insecure if that is meant", o->host);
 }
 
+/* ---- a model file cut short under us ---- */
+
+static struct {
+  char text[OS_PATH + 200];
+  size_t n;
+} bus_message;
+
+/* Weights and tokens are read where the file is mapped, and a page past a new, shorter end cannot be read: there is no going on, but there is saying
+ * why. */
+static void on_bus(int signo, siginfo_t *info, void *context) {
+  (void)context;
+  if (info->si_code == BUS_ADRERR) {
+    ssize_t k = write(STDERR_FILENO, bus_message.text, bus_message.n);
+    (void)k;
+    _exit(1);
+  }
+  signal(signo, SIG_DFL); /* anything else is a fault of ours: it comes again at once and leaves a core */
+}
+
+static void watch_file(const char *path) {
+  int n = snprintf(bus_message.text, sizeof bus_message.text,
+      "weir: %s can no longer be read to its end: it was cut short or its disk failed while it was in use; fetch it again and restart\n", path);
+  bus_message.n = (size_t)n < sizeof bus_message.text ? (size_t)n : sizeof bus_message.text - 1;
+  struct sigaction a = {.sa_sigaction = on_bus, .sa_flags = SA_SIGINFO};
+  sigaction(SIGBUS, &a, NULL);
+}
+
 /* ---- loading: on its own thread ---- */
 
 static void on_fetch_note(void *arg, const char *line) {
@@ -64,6 +92,7 @@ static bool load(run *r) {
   fetch_opts f = {
       .offline = o->offline, .accept_licence = o->accept_licence, .progress = on_fetch_progress, .note = on_fetch_note, .stop = &r->stop_fetch};
   if (!fetch_model(o->model ? o->model : fetch_default(), &f, r->path, r->name, e)) return false;
+  watch_file(r->path);
   if (!model_open(r->path, weights_type_ok, &r->model, e)) return false;
   eng_opts g = {.threads = (int)o->threads,
       .isa = o->isa,

@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -104,6 +105,51 @@ def test_models_that_do_not_load():
     check.has(r.stderr, "GGUF")
     r = check.run("serve")
     check.equal(r.returncode, 2)
+
+
+def test_a_model_file_cut_short_under_the_server():
+    """Nothing can be computed from pages that are gone; the server must say so rather than fall over without a word."""
+    path = os.path.join(tempfile.mkdtemp(), "cut.gguf")
+    shutil.copy(TINY, path)
+    with serving(model=path) as (s, c):
+        check.equal(c.complete(max_tokens=1).status, 200)
+        os.truncate(path, 0)
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            c.complete("something else", max_tokens=1)
+        check.equal(s.p.wait(30), 1)
+        check.has(s.stderr(), path)
+        check.has(s.stderr(), "cut short")
+    shutil.rmtree(os.path.dirname(path))
+
+
+def test_settings_that_cannot_be():
+    for option, value, word in (("--page", "24", "--page"), ("--threads", "257", "256"), ("--kv-budget", "900T", "memory"), ("--ctx", "100000", "512")):
+        r = check.run("serve", TINY, "--port", "0", option, value)
+        check.equal(r.returncode in (2, 3), True, f"{option} {value}: exit {r.returncode}")
+        check.has(r.stderr, word)
+
+
+def test_closed_standard_streams():
+    """Log lines and the URL must not end up in whatever file took the number of a closed stream."""
+    for closed in (["0"], ["1"], ["2"], ["0", "1", "2"]):
+        port = free_port()
+        redirect = " ".join(f"{n}>&-" for n in closed)
+        p = subprocess.Popen(["sh", "-c", f'exec "$0" "$@" {redirect}', check.WEIR, "serve", TINY, "--port", str(port)],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        c = Client(f"http://127.0.0.1:{port}")
+
+        def ready():
+            with contextlib.suppress(OSError):
+                return c.get("/ready").status == 200
+
+        try:
+            until(ready)
+            for n in closed:
+                check.equal(os.readlink(f"/proc/{p.pid}/fd/{n}"), "/dev/null")
+            check.equal(c.complete(max_tokens=1).status, 200)
+        finally:
+            p.terminate()
+            p.wait(30)
 
 
 def test_names():
