@@ -23,6 +23,7 @@ typedef struct http_opts {
   uint64_t max_body;                       /* 0: 16 MiB */
   int max_conns;                           /* 0: 4096 */
   int header_ms, body_ms, idle_ms;         /* 0: 10 s, 60 s without progress (and a floor rate against drip-feeding), 120 s */
+  int drain_ms;                            /* what a request under way may still take to arrive once draining began; 0: 5 s */
   uint64_t max_out;                        /* bytes buffered for one slow reader of a stream; 0: 1 MiB */
   uint64_t max_mem;                        /* bytes of requests held at once, all connections together; 0: 1 GiB */
   void (*handler)(http_req *r, void *ctx); /* the whole request has been read */

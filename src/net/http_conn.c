@@ -301,7 +301,8 @@ static void need_more(conn *c) {
   }
   /* body_ms without a byte ends it, and so does an average below the floor once the first body_ms are over. */
   int64_t floor_at = c->body_start + s->o.body_ms * MS + (int64_t)(c->wire * 1000 / FLOOR_BYTES_S) * MS, progress_at = now + s->o.body_ms * MS;
-  set_deadline(c, floor_at < progress_at ? floor_at : progress_at);
+  int64_t until = floor_at < progress_at ? floor_at : progress_at;
+  set_deadline(c, s->draining && s->drain_until < until ? s->drain_until : until);
 }
 
 /* Parses and hands over every request that is whole. */
@@ -474,6 +475,7 @@ void conn_timeout(conn *c) {
 void conn_close_idle(conn *c) {
   if (c->state == CONN_READ && !c->paused) conn_read(c); /* a request that is here already is answered */
   if (c->state == CONN_READ && !c->paused && http_parse_idle(&c->h, c->in.n)) begin_linger(c);
+  if (c->state == CONN_READ && c->deadline > c->s->drain_until) set_deadline(c, c->s->drain_until);
 }
 
 void conn_abandon(conn *c) {

@@ -54,7 +54,7 @@ struct http_server {
   struct event *accept_ev[LISTEN_MAX], *todo_ev, *tick_ev, *resume_ev;
   int listen_fd[LISTEN_MAX], n_listen, port, n_conns;
   conn *conns, *todo;
-  int64_t next_tick;
+  int64_t next_tick, drain_until;
   uint64_t mem;
   buf head; /* scratch for the head of an answer */
   char date[40];

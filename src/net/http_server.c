@@ -156,6 +156,7 @@ static void set_defaults(http_opts *o) {
   if (o->header_ms <= 0) o->header_ms = 10000;
   if (o->body_ms <= 0) o->body_ms = 60000;
   if (o->idle_ms <= 0) o->idle_ms = 120000;
+  if (o->drain_ms <= 0) o->drain_ms = 5000;
 }
 
 bool http_server_new(loop *l, const http_opts *o, http_server **ret, err *e) {
@@ -193,6 +194,7 @@ void http_server_drain(http_server *s, loop_fn done, void *arg) {
     /* Connections the kernel has completed already are owed an answer: closing the listener would reset them. */
     for (int i = 0; i < s->n_listen; i++) on_accept(s->listen_fd[i], EV_READ, s);
     stop_listening(s);
+    s->drain_until = clock_now() + s->o.drain_ms * INT64_C(1000000);
   }
   s->draining = true;
   s->drained = done;

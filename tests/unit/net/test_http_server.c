@@ -543,6 +543,43 @@ static void test_free_while_busy(void **state) {
   close(fd);
 }
 
+/* A client that never finishes its request must not hold a server that wants to end; one that does finish is answered. */
+static void test_drain_half_sent(void **state) {
+  (void)state;
+  char got[2048], want[1024];
+  bool end;
+  fixture_start((http_opts){.drain_ms = 300});
+  int body = dial(), head = dial(), late = dial();
+  say(body, POST "Content-Length: 9\r\n\r\n12");
+  say(head, "GET /a HT");
+  say(late, POST "Content-Length: 4\r\n\r\n12");
+  int done = dial();
+  say(done, GET "\r\n");
+  hear_until(done, got, sizeof got, "x= ", 2000); /* the loop has seen all three */
+  loop_post(fx.l, start_drain, NULL);
+  hear(done, got, sizeof got, 1000, &end); /* closed: draining has begun */
+  assert_true(end);
+  say(late, "34");
+  hear(late, got, sizeof got, 1000, &end);
+  assert_non_null(strstr(got, "200 OK"));
+  assert_int_equal(atomic_load(&fx.drained), 0);
+  static const char *const part[] = {"body", "header"};
+  const int fd[] = {body, head};
+  for (int i = 0; i < 2; i++) {
+    char msg[100];
+    snprintf(msg, sizeof msg, "the request %s came too slowly", part[i]);
+    hear(fd[i], got, sizeof got, 2000, &end);
+    drop_dates(got);
+    error_answer(want, sizeof want, "408 Request Timeout", "timeout_error", "\"timeout\"", msg);
+    assert_string_equal(got, want);
+    close(fd[i]);
+  }
+  assert_true(wait_for(&fx.drained, 1, 3000));
+  close(late);
+  close(done);
+  fixture_stop();
+}
+
 static void test_addresses(void **state) {
   (void)state;
   loop *l = loop_new();
@@ -607,7 +644,8 @@ int main(void) {
       cmocka_unit_test(test_drain),
   };
   const struct CMUnitTest hurried[] = {cmocka_unit_test(test_slow), cmocka_unit_test(test_slow_reader), cmocka_unit_test(test_many)};
-  const struct CMUnitTest alone[] = {cmocka_unit_test(test_free_while_busy), cmocka_unit_test(test_addresses)};
+  const struct CMUnitTest alone[] = {
+      cmocka_unit_test(test_free_while_busy), cmocka_unit_test(test_drain_half_sent), cmocka_unit_test(test_addresses)};
   return cmocka_run_group_tests_name("server", plain, start_plain, stop) +
          cmocka_run_group_tests_name("server, short limits", hurried, start_short, stop) +
          cmocka_run_group_tests_name("server, alone", alone, NULL, NULL);
