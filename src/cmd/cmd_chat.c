@@ -26,7 +26,7 @@ static const opt_row rows[] = {
   {"no-stats", 0, NULL, OPT_FLAG, AT(no_stats), 0, 0, NULL, NULL, false, "Conversation", NULL, "no line of timings after an answer"},
   {"model", 'm', NULL, OPT_STR, AT(model), 0, 0, NULL, NULL, false, "Server", "NAME", "with a URL: the model to ask for (default: the first it lists)"},
   {"key-env", 0, NULL, OPT_STR, AT(key_env), 0, 0, NULL, NULL, false, "Server", "VAR", "with a URL: environment variable that holds the API key (default OPENAI_API_KEY, if set)"},
-  {"threads", 't', NULL, OPT_INT, AT(threads), 0, 1024, NULL, "0", false, "Engine", "N", "threads that compute; 0: the cores this process may use"},
+  {"threads", 't', NULL, OPT_INT, AT(threads), 0, 256, NULL, "0", false, "Engine", "N", "threads that compute; 0: the cores this process may use"},
   {"ctx", 0, NULL, OPT_INT, AT(ctx), 0, 16777216, NULL, "0", false, "Engine", "N", "context in tokens; 0: the model's, at most 8192"},
   {"accept-licence", 0, NULL, OPT_FLAG, AT(accept_licence), 0, 0, NULL, NULL, false, "Engine", NULL, "agree to the model's licence where one must be accepted"},
   {0},

@@ -16,12 +16,13 @@
 
 enum { DEF_PAGE = 16, DEF_SEQS = 16, DEF_CHUNK = 256, DEF_QUEUE = 256, DEF_CTX = 8192, MIXED_MS = 60 };
 
-/* A row of the step whose logits are needed: of a prompt (its log-probability, or raw logits for tests), or the last one, from which a token is drawn. */
+/* A row of the step whose logits are needed: of a prompt (its log-probability, or raw logits for tests), or the last one, from which a token is
+ * drawn. */
 typedef struct out_row {
   seq *s;
   int pos;
   bool last;
-  int32_t token;           /* drawn */
+  int32_t token; /* drawn */
   out_lp lp;
 } out_row;
 
@@ -39,17 +40,20 @@ struct engine {
   pthread_t thread;
   bool started;
   ring *inbox;
-  atomic_int n_waiting;    /* submitted, not yet in a batch for the first time */
+  atomic_int n_waiting; /* submitted, not yet in a batch for the first time */
   atomic_bool closing;
   atomic_ullong order;
   /* the step (engine thread) */
   fwd_seg *segs;
-  int *out_idx; out_row *outs; int n_out;
-  int slice0, slice_n; const float *slice_logits;
-  sampler_work *work;      /* [threads] */
-  eng_lp *tops;            /* [FWD_HEAD_ROWS][TOP_MAX] */
-  double row_ns;           /* smoothed time of a prompt row */
-  pthread_mutex_t mu;      /* gauges */
+  int *out_idx;
+  out_row *outs;
+  int n_out;
+  int slice0, slice_n;
+  const float *slice_logits;
+  sampler_work *work; /* [threads] */
+  eng_lp *tops;       /* [FWD_HEAD_ROWS][TOP_MAX] */
+  double row_ns;      /* smoothed time of a prompt row */
+  pthread_mutex_t mu; /* gauges */
   eng_gauges g;
 };
 
@@ -89,9 +93,18 @@ static void draw(engine *en, int tid, out_row *o, const float *logits, eng_lp *t
   const eng_req *q = &s->req;
   int n_ends;
   const int32_t *ends = tok_ends(en->m->tok, &n_ends);
-  bool ban = s->n_tok - s->n_prompt < q->min_tokens && !q->ignore_eos;   /* an end that ends nothing is a token like any other */
-  sample_in in = {.logits = logits, .vocab = en->m->arch.vocab, .s = &q->s, .history = s->tok, .n_history = s->n_tok, .n_prompt = s->n_prompt,
-    .breaker = s->breaker, .ban = ends, .n_ban = ban ? n_ends : 0, .choice = q->choice, .position = s->n_tok};
+  bool ban = s->n_tok - s->n_prompt < q->min_tokens && !q->ignore_eos; /* an end that ends nothing is a token like any other */
+  sample_in in = {.logits = logits,
+      .vocab = en->m->arch.vocab,
+      .s = &q->s,
+      .history = s->tok,
+      .n_history = s->n_tok,
+      .n_prompt = s->n_prompt,
+      .breaker = s->breaker,
+      .ban = ends,
+      .n_ban = ban ? n_ends : 0,
+      .choice = q->choice,
+      .position = s->n_tok};
   o->token = sample_token(en->ops, &en->work[tid], &in);
   if (q->top_logprobs >= 0) {
     int n = q->top_logprobs;
@@ -200,7 +213,8 @@ static void step(engine *en, int rows) {
     en->slice_logits = forward_logits(en->fwd, en->slice0, en->slice_n);
     pool_run(en->pool, slice_run, en);
     int64_t t2 = clock_now();
-    for (int i = 0; i < en->slice_n; i++) en->outs[en->slice0 + i].s->st.t_device += (t2 - t1) / en->slice_n; /* the head's time: those whose rows it computed */
+    for (int i = 0; i < en->slice_n; i++)
+      en->outs[en->slice0 + i].s->st.t_device += (t2 - t1) / en->slice_n; /* the head's time: those whose rows it computed */
     t1 = t2;
     slice_events(en);
   }
@@ -272,7 +286,7 @@ static void *engine_main(void *arg) {
     if (idle && (s = ring_wait(en->inbox, -1))) take_in(en, s);
     while ((s = ring_pop(en->inbox))) take_in(en, s);
     if (atomic_load(&en->closing)) {
-      while ((s = ring_pop(en->inbox))) take_in(en, s);   /* what came between the look before and the closing */
+      while ((s = ring_pop(en->inbox))) take_in(en, s); /* what came between the look before and the closing */
       sweep_list(en, true);
       break;
     }
@@ -294,7 +308,11 @@ static void *engine_main(void *arg) {
 /* ---- opening and closing ---- */
 
 static void fingerprints(engine *en, uint8_t root[32]) {
-  struct { uint8_t weights[32]; char table[16]; int32_t arith, kv_type, page, act_f32; } k = {0};
+  struct {
+    uint8_t weights[32];
+    char table[16];
+    int32_t arith, kv_type, page, act_f32;
+  } k = {0};
   memcpy(k.weights, en->m->fingerprint, 32);
   snprintf(k.table, sizeof k.table, "%s", en->ops->name);
   k.arith = en->ops->arith;
@@ -309,7 +327,8 @@ static void fingerprints(engine *en, uint8_t root[32]) {
 
 static bool open_kv(engine *en, err *e) {
   const arch *a = &en->m->arch;
-  kern_kv shape = {.type = en->o.kv_f32 ? KERN_KV_F32 : KERN_KV_F16, .n_layer = a->n_layer, .n_kv = a->n_kv, .head_dim = a->head_dim, .page = en->o.page};
+  kern_kv shape = {
+      .type = en->o.kv_f32 ? KERN_KV_F32 : KERN_KV_F16, .n_layer = a->n_layer, .n_kv = a->n_kv, .head_dim = a->head_dim, .page = en->o.page};
   uint64_t page = kern_kv_page_bytes(&shape), budget = en->o.kv_budget;
   if (!budget && page) {
     uint64_t four = 4 * (((uint64_t)en->ctx + (uint64_t)en->o.page - 1) / (uint64_t)en->o.page) * page, quarter = os_memory() / 4;
@@ -327,7 +346,7 @@ static bool open_kv(engine *en, err *e) {
 }
 
 static void defaults(eng_opts *o) {
-  if (o->threads <= 0) o->threads = os_cores();
+  if (o->threads <= 0) o->threads = os_cores() < FWD_MAX_THREADS ? os_cores() : FWD_MAX_THREADS;
   if (o->page <= 0) o->page = DEF_PAGE;
   if (o->max_seqs <= 0) o->max_seqs = DEF_SEQS;
   if (o->chunk <= 0) o->chunk = DEF_CHUNK;
@@ -349,6 +368,20 @@ static bool open_step(engine *en, err *e) {
   return ok ? true : err_set(e, ERR_NOMEM, "out of memory for the engine's step");
 }
 
+static bool check_opts(const engine *en, err *e) {
+  const eng_opts *o = &en->o;
+  uint64_t memory = os_memory();
+  if (o->page % 16) return err_param(e, ERR_INPUT, "page", "--page must be a multiple of 16, not %d", o->page);
+  if (o->threads > FWD_MAX_THREADS)
+    return err_param(e, ERR_INPUT, "threads", "--threads %d is over the %d that are supported", o->threads, FWD_MAX_THREADS);
+  if (en->ctx > en->m->arch.ctx) return err_param(e, ERR_INPUT, "ctx", "--ctx %d is over the model's context of %d", en->ctx, en->m->arch.ctx);
+  /* Pages are touched as they are first used: a budget that cannot be kept would otherwise end the process hours later. */
+  if (o->kv_budget > memory)
+    return err_param(e, ERR_INPUT, "kv-budget", "--kv-budget of %llu bytes is over the %llu bytes of memory that this process may use: lower it",
+        (unsigned long long)o->kv_budget, (unsigned long long)memory);
+  return true;
+}
+
 bool engine_open(const model *m, const eng_opts *o, engine **ret, err *e) {
   engine *en = calloc(1, sizeof *en);
   if (!en) return err_set(e, ERR_NOMEM, "out of memory");
@@ -357,20 +390,25 @@ bool engine_open(const model *m, const eng_opts *o, engine **ret, err *e) {
   defaults(&en->o);
   pthread_mutex_init(&en->mu, NULL);
   en->ctx = o->ctx > 0 ? o->ctx : m->arch.ctx < DEF_CTX ? m->arch.ctx : DEF_CTX;
-  if (en->o.page % 16) { err_param(e, ERR_INPUT, "kv-page", "--kv-page must be a multiple of 16, not %d", en->o.page); goto fail; }
-  if (en->ctx > m->arch.ctx) {
-    err_param(e, ERR_INPUT, "ctx", "--ctx %d is over the model's context of %d", en->ctx, m->arch.ctx);
-    goto fail;
-  }
+  if (!check_opts(en, e)) goto fail;
   en->ops = o->ops;
   if (!en->ops && !kern_select(o->isa, &en->ops, e)) goto fail;
   en->pool = pool_new(en->o.threads);
-  if (!en->pool) { err_set(e, ERR_NOMEM, "cannot start %d kernel threads", en->o.threads); goto fail; }
+  if (!en->pool) {
+    err_set(e, ERR_NOMEM, "cannot start %d kernel threads", en->o.threads);
+    goto fail;
+  }
   if (!weights_load(m, en->pool, &en->w, e) || !open_kv(en, e)) goto fail;
-  if (!forward_new(m, &en->w, en->ops, en->pool, &en->kv, en->o.chunk, en->o.max_seqs, en->ctx, en->o.act_f32, &en->fwd, e) || !open_step(en, e)) goto fail;
-  en->g = (eng_gauges){.pages_total = en->kv.n_pages, .weight_bytes = en->w.bytes, .kv_bytes = (uint64_t)en->kv.n_pages * en->kv.page_bytes,
-    .scratch_bytes = forward_bytes(en->fwd)};
-  if (pthread_create(&en->thread, NULL, engine_main, en)) { err_set(e, ERR_NOMEM, "cannot start the engine thread"); goto fail; }
+  if (!forward_new(m, &en->w, en->ops, en->pool, &en->kv, en->o.chunk, en->o.max_seqs, en->ctx, en->o.act_f32, &en->fwd, e) || !open_step(en, e))
+    goto fail;
+  en->g = (eng_gauges){.pages_total = en->kv.n_pages,
+      .weight_bytes = en->w.bytes,
+      .kv_bytes = (uint64_t)en->kv.n_pages * en->kv.page_bytes,
+      .scratch_bytes = forward_bytes(en->fwd)};
+  if (pthread_create(&en->thread, NULL, engine_main, en)) {
+    err_set(e, ERR_NOMEM, "cannot start the engine thread");
+    goto fail;
+  }
   en->started = true;
   *ret = en;
   return true;
@@ -382,7 +420,7 @@ fail:
 void engine_close(engine *en) {
   if (!en) return;
   if (en->started) {
-    ring_close(en->inbox);   /* first: once the engine sees `closing`, nothing can come in any more */
+    ring_close(en->inbox); /* first: once the engine sees `closing`, nothing can come in any more */
     atomic_store(&en->closing, true);
     pthread_join(en->thread, NULL);
   }
@@ -413,8 +451,8 @@ static bool check_req(const engine *en, const eng_req *r, err *e) {
       return err_param(e, ERR_INPUT, "prompt", "token %d of the prompt is %d, outside the vocabulary of %d", i, r->tokens[i], vocab);
   int most = r->max_tokens == 0 ? en->ctx : en->ctx - 1;
   if (r->n_tokens > most)
-    return err_param(e, ERR_CONTEXT, "prompt", "the prompt has %d tokens, but the context holds %d and the answer needs room: shorten it or raise --ctx",
-      r->n_tokens, en->ctx);
+    return err_param(e, ERR_CONTEXT, "prompt",
+        "the prompt has %d tokens, but the context holds %d and the answer needs room: shorten it or raise --ctx", r->n_tokens, en->ctx);
   int tops = vocab < TOP_MAX ? vocab : TOP_MAX;
   if (r->top_logprobs > tops || r->prompt_logprobs > tops) return err_param(e, ERR_INPUT, "logprobs", "at most %d alternatives can be listed", tops);
   for (int i = 0; i < r->n_stop; i++)
@@ -449,7 +487,11 @@ bool engine_submit(engine *en, const eng_req *r, eng_ticket **ret, err *e) {
   return true;
 }
 
-typedef struct logits_wait { sem_t sem; eng_finish f; int cached; } logits_wait;
+typedef struct logits_wait {
+  sem_t sem;
+  eng_finish f;
+  int cached;
+} logits_wait;
 
 static void logits_event(void *ctx, const eng_event *ev) {
   logits_wait *w = ctx;

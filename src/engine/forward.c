@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FEW_ROWS = 4, ATT_ROWS = 32, SPLIT_FROM = 2 * KERN_SPLIT, FWD_MAX_THREADS = 256 };
+enum { FEW_ROWS = 4, ATT_ROWS = 32, SPLIT_FROM = 2 * KERN_SPLIT };
 
 struct forward {
   const model *m;
@@ -76,8 +76,8 @@ bool forward_new(const model *m, const weights *w, const kern_ops *ops, pool *p,
   size_t o_cs = carve(&off, (size_t)ctx * (size_t)a->n_rot * 4);
   size_t o_seg = carve(&off, n * sizeof(int)), o_srow = carve(&off, (size_t)max_segs * sizeof(int)), o_acts = carve(&off, nt * sizeof(kern_act));
   size_t o_act0 = carve(&off, kern_act_bytes(kmax, (int)(n > FEW_ROWS ? n : FEW_ROWS))), o_act[FWD_MAX_THREADS];
-  for (size_t t = 1; t < nt && t < FWD_MAX_THREADS; t++) o_act[t] = carve(&off, kern_act_bytes(kmax, FEW_ROWS));
-  f->mem = nt <= FWD_MAX_THREADS ? aligned_alloc(64, off) : NULL;
+  for (size_t t = 1; t < nt; t++) o_act[t] = carve(&off, kern_act_bytes(kmax, FEW_ROWS));
+  f->mem = aligned_alloc(64, off);
   if (!f->mem) {
     free(f);
     return err_set(e, ERR_NOMEM, "cannot get %zu bytes of scratch for steps of %d rows", off, max_rows);

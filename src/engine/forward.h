@@ -11,13 +11,14 @@
 /* Rows of one sequence that follow each other: positions pos0 .. pos0 + n - 1, tokens tokens[0..n). */
 typedef struct fwd_seg {
   const int32_t *tokens;
-  const int32_t *pages;     /* the sequence's page table; pages up to pos0 + n - 1 are there */
+  const int32_t *pages; /* the sequence's page table; pages up to pos0 + n - 1 are there */
   int pos0, n;
 } fwd_seg;
 
+enum { FWD_MAX_THREADS = 256 }; /* a pool larger than that is the caller's mistake */
 typedef struct forward forward;
 bool forward_new(const model *m, const weights *w, const kern_ops *ops, pool *p, kv_pool *kv, int max_rows, int max_segs, int ctx, bool act_f32,
-  forward **ret, err *e);
+    forward **ret, err *e);
 void forward_free(forward *f);
 size_t forward_bytes(const forward *f);
 

@@ -21,7 +21,7 @@
       {"max-conns", 0, "server.max_conns", OPT_INT, AT(max_conns), 1, 1000000, NULL, "4096", false, "Server", "N",                                   \
           "connections open at once (503 above)"},                                                                                                   \
       {"max-n", 0, "server.max_n", OPT_INT, AT(max_n), 1, 16, NULL, "16", false, "Server", "N", "choices one request may ask for"},                  \
-      {"threads", 't', "engine.threads", OPT_INT, AT(threads), 0, 1024, NULL, "0", false, "Engine", "N",                                             \
+      {"threads", 't', "engine.threads", OPT_INT, AT(threads), 0, 256, NULL, "0", false, "Engine", "N",                                              \
           "threads that compute; 0: the cores this process may use"},                                                                                \
       {"isa", 0, "engine.isa", OPT_STR, AT(isa), 0, 0, NULL, "auto", false, "Engine", "NAME", "instruction set of the kernels: auto or a name"},     \
       {"ctx", 0, "engine.ctx", OPT_INT, AT(ctx), 0, 16777216, NULL, "0", false, "Engine", "N", "context in tokens; 0: the model's, at most 8192"},   \

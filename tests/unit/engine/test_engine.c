@@ -190,11 +190,15 @@ static void test_open_refused(void **st) {
   engine *en = NULL;
   err e = {0};
   assert_false(engine_open(m, &(eng_opts){.page = 24}, &en, &e));
-  assert_string_equal(e.param, "kv-page");
+  assert_string_equal(e.param, "page");
   assert_false(engine_open(m, &(eng_opts){.ctx = 1 << 20}, &en, &e));
   assert_string_equal(e.param, "ctx");
   assert_false(engine_open(m, &(eng_opts){.kv_budget = 10}, &en, &e));
   assert_string_equal(e.param, "kv-budget");
+  assert_false(engine_open(m, &(eng_opts){.kv_budget = UINT64_C(1) << 50}, &en, &e));
+  assert_string_equal(e.param, "kv-budget");
+  assert_false(engine_open(m, &(eng_opts){.threads = 257}, &en, &e));
+  assert_string_equal(e.param, "threads");
   assert_false(engine_open(m, &(eng_opts){.isa = "sse9"}, &en, &e));
   assert_int_equal(e.code, ERR_USAGE);
   assert_null(en);
