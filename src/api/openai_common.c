@@ -202,6 +202,8 @@ bool openai_ids(api_request *r, json_t *arr, const char *path, int32_t **ret, in
 static bool one_stop(api_request *r, json_t *v, const char *path, err *e) {
   if (!json_is_string(v)) return err_param(e, ERR_INPUT, path, "'%s' must be a string, not %s", path, json_type_name(v));
   if (!json_string_length(v)) return err_param(e, ERR_INPUT, path, "'%s' is empty: a stop string has at least one character", path);
+  if (json_string_length(v) > API_MAX_STOP)
+    return err_param(e, ERR_INPUT, path, "'%s' is %zu bytes long: a stop string has at most %d", path, json_string_length(v), API_MAX_STOP);
   r->stop[r->n_stop++] = (str){json_string_value(v), json_string_length(v)};
   return true;
 }

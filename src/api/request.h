@@ -13,6 +13,7 @@ enum {
   API_MAX_CHOICES = 16,   /* n and best_of */
   API_MAX_PROMPTS = 2048, /* entries of a list prompt */
   API_MAX_STOPS = 16,
+  API_MAX_STOP = 4096, /* bytes of one; every choice keeps a copy */
   API_MAX_LOGPROBS = 20,
   API_MAX_BIAS = 4096,
 };

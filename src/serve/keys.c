@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-enum { KEYS_MAX = 10000, KEY_LEAST = 8, KEY_MOST = 512 };
+enum { KEYS_MAX = 10000, KEY_LEAST = 8, KEY_MOST = 512, FILE_MOST = 8 << 20 };
 
 struct keys {
   int n, cap;
@@ -30,22 +30,34 @@ static bool add_key(keys *k, str line, const char *path, int no, err *e) {
   return true;
 }
 
+static bool add_lines(keys *k, str text, const char *path, err *e) {
+  str line;
+  for (int no = 1; text.n; no++) {
+    if (!str_cut(text, '\n', &line, &text)) {
+      line = text;
+      text.n = 0;
+    }
+    line = str_trim(line);
+    if (line.n && line.p[0] != '#' && !add_key(k, line, path, no, e)) return false;
+  }
+  return k->n || err_param(e, ERR_INPUT, "api-key-file", "the key file %s holds no key: write one per line", path);
+}
+
+/* Read in one piece, unbuffered: nothing but this copy, which is wiped, has held the keys. A pipe will do, so the size is found by reading. */
 bool keys_load(const char *path, keys **ret, err *e) {
   FILE *f = fopen(path, "re");
   if (!f) return err_errno(e, errno, "cannot open the key file %s", path);
+  setvbuf(f, NULL, _IONBF, 0);
   keys *k = calloc(1, sizeof *k);
-  char *line = NULL;
-  size_t cap = 0;
-  ssize_t n;
-  bool ok = k || err_set(e, ERR_NOMEM, "out of memory reading %s", path);
-  for (int no = 1; ok && (n = getline(&line, &cap, f)) >= 0; no++) {
-    str s = str_trim((str){line, (size_t)n});
-    if (s.n && s.p[0] != '#') ok = add_key(k, s, path, no, e);
-  }
-  if (ok && ferror(f)) ok = err_errno(e, errno, "cannot read the key file %s", path);
-  if (ok && !k->n) ok = err_param(e, ERR_INPUT, "api-key-file", "the key file %s holds no key: write one per line", path);
-  if (line) explicit_bzero(line, cap);
-  free(line);
+  char *text = malloc(FILE_MOST + 1);
+  size_t n = k && text ? fread(text, 1, FILE_MOST + 1, f) : 0;
+  bool ok;
+  if (!k || !text) ok = err_set(e, ERR_NOMEM, "out of memory reading %s", path);
+  else if (ferror(f)) ok = err_errno(e, errno, "cannot read the key file %s", path);
+  else if (n > FILE_MOST) ok = err_param(e, ERR_INPUT, "api-key-file", "the key file %s is larger than %d MiB", path, FILE_MOST >> 20);
+  else ok = add_lines(k, (str){text, n}, path, e);
+  if (n) explicit_bzero(text, n);
+  free(text);
   fclose(f);
   if (ok) *ret = k;
   else keys_free(k);

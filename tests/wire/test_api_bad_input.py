@@ -100,6 +100,8 @@ def test_stops():
     refused(c.chat(stop=["a", 1]), 400, "stop[1]", "string")
     refused(c.chat(stop=5), 400, "stop", "string")
     refused(c.chat(stop=["x"] * 17), 400, "stop", "16")
+    refused(c.chat(stop=["x", "é" * 2049]), 400, "stop[1]", "4098", "4096")
+    check.equal(c.chat(stop="x" * 4096, max_tokens=1).status, 200)
     check.equal(c.chat(stop=["x"] * 16, max_tokens=1).status, 200)
     refused(c.chat(stop_token_ids=["a"]), 400, "stop_token_ids[0]")
     refused(c.chat(stop_token_ids=[1, 10**9]), 400, "stop_token_ids[1]")

@@ -40,6 +40,7 @@ static void test_keys(void **s) {
 static void test_key_files(void **s) {
   (void)s;
   keys *k = NULL;
+  str none = {NULL, 0};
   err e = {0};
   static const struct {
     const char *text, *word;
@@ -52,6 +53,14 @@ static void test_key_files(void **s) {
     assert_non_null(strstr(e.msg, bad[i].word));
     assert_null(k);
   }
+  assert_false(keys_load("/dev/zero", &k, &e));
+  assert_non_null(strstr(e.msg, "larger than 8 MiB"));
+  assert_false(keys_load("/tmp", &k, &e));
+  assert_non_null(strstr(e.msg, "cannot read"));
+  assert_true(load("no-newline-at-the-end", &k, &e));
+  assert_true(keys_check(k, none, STR("no-newline-at-the-end"), &e));
+  keys_free(k);
+  k = NULL;
   assert_false(keys_load("/nonexistent/keys", &k, &e));
   assert_int_equal(e.code, ERR_NOT_FOUND);
 }
