@@ -497,10 +497,12 @@ static bool has_rows(const opt_cmd *c, bool *ret_key) {
 }
 
 static bool count_ok(const opt_cmd *c, int n, const char *extra, err *e) {
+  const char *args = c->synopsis ? c->synopsis : "", *gap = *args ? " " : "";
   if (n < c->min_pos)
-    return err_set(e, ERR_USAGE, "%s: usage: weir %s [options] %s", n ? "an argument is missing" : "nothing was named", c->name, c->synopsis);
+    return err_set(e, ERR_USAGE, "%s: usage: weir %s [options]%s%s", n ? "an argument is missing" : "nothing was named", c->name, gap, args);
   if (c->max_pos >= 0 && n > c->max_pos)
-    return err_set(e, ERR_USAGE, "one argument too many, '%.80s': usage: weir %s [options] %s", extra, c->name, c->synopsis);
+    return err_set(e, ERR_USAGE, "%s '%.80s': usage: weir %s [options]%s%s",
+        c->max_pos ? "one argument too many," : "takes no argument, but was given", extra, c->name, gap, args);
   return true;
 }
 

@@ -49,15 +49,16 @@ static void describe(const opt_row *r, char *b, size_t n) {
   bool show_def = r->def && r->def[0] && !(r->type == OPT_FLAG && strcmp(r->def, "false") == 0);
   bool show_choices = r->type == OPT_ENUM && r->arg;
   if (show_choices) k += snprintf(b + k, n - (size_t)k, "%s%s", k ? ": " : "", r->choices);
-  if ((size_t)k < n && show_def) snprintf(b + k, n - (size_t)k, "%s(default %s)", k ? " " : "", r->def);
+  if ((size_t)k < n && show_def) snprintf(b + k, n - (size_t)k, "%s(default %s)", k ? " " : "", r->type == OPT_FLAG ? "on" : r->def);
 }
 
 static void help_row(const opt_row *r, FILE *out) {
   char left[160], arg[96], text[512];
   const char *a = arg_name(r, arg, sizeof arg);
-  bool no = r->type == OPT_FLAG && r->def && strcmp(r->def, "true") == 0; /* on unless told otherwise: show the way to turn it off */
+  bool no = r->type == OPT_FLAG && r->def &&
+            strcmp(r->def, "true") == 0; /* on unless told otherwise: show how to turn it off, and that the help tells of it being on */
   int k = snprintf(left, sizeof left, "  %c%c%s--%s%s%s%s", r->letter ? '-' : ' ', r->letter ? r->letter : ' ', r->letter ? ", " : "  ",
-      no ? "no-" : "", r->flag, *a ? " " : "", a);
+      no ? "[no-]" : "", r->flag, *a ? " " : "", a);
   fputs(left, out);
   if (k > COL_HELP - 2) fprintf(out, "\n%*s", COL_HELP, "");
   else fprintf(out, "%*s", COL_HELP - k, "");

@@ -269,6 +269,19 @@ static void test_sample(void **state) {
   free(text);
 }
 
+/* A command without arguments says so, and its usage line ends where it ends. */
+static void test_no_arguments(void **state) {
+  (void)state;
+  static const opt_cmd bare = {"bare", "", "no arguments", NULL, one_rows, sizeof(int64_t), 0, 0};
+  char *argv[] = {"bare", "what", NULL}, **pos;
+  int64_t o;
+  int n_pos;
+  bool helped;
+  err e = {0};
+  assert_false(opt_parse(&bare, 2, argv, &o, NULL, &pos, &n_pos, &helped, &e));
+  assert_string_equal(e.msg, "takes no argument, but was given 'what': usage: weir bare [options]");
+}
+
 static void test_help(void **state) {
   (void)state;
   char *text = NULL;
@@ -278,7 +291,8 @@ static void test_help(void **state) {
   fclose(f);
   assert_non_null(strstr(text, "usage: weir serve [options] MODEL"));
   assert_non_null(strstr(text, "  -t, --threads N             how many threads compute (default 4)\n"));
-  assert_non_null(strstr(text, "--no-cache"));
+  assert_non_null(strstr(text, "--[no-]cache"));
+  assert_non_null(strstr(text, "(default on)"));
   assert_non_null(strstr(text, "--isa auto|ref|avx2"));
   for (const opt_row *r = rows; r->flag || r->key; r++) assert_non_null(strstr(text, r->help));
   char *first = strstr(text, "Engine:\n");
@@ -304,7 +318,7 @@ int main(void) {
   setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
   const struct CMUnitTest t[] = {cmocka_unit_test(test_defaults), cmocka_unit_test(test_forms), cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_one), cmocka_unit_test(test_config), cmocka_unit_test(test_search), cmocka_unit_test(test_check),
-      cmocka_unit_test(test_sample), cmocka_unit_test(test_help), cmocka_unit_test(test_nearest)};
+      cmocka_unit_test(test_sample), cmocka_unit_test(test_no_arguments), cmocka_unit_test(test_help), cmocka_unit_test(test_nearest)};
   int rc = cmocka_run_group_tests(t, NULL, NULL);
   remove("c.yaml");
   remove("s.yaml");
