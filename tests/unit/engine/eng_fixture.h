@@ -14,6 +14,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Built with a sanitizer: many times slower, and it counts and intercepts memory itself. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define FIX_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define FIX_SANITIZED 1
+#endif
+#endif
+#ifndef FIX_SANITIZED
+#define FIX_SANITIZED 0
+#endif
+
 #define TINY(name) TEST_SRC "/tests/golden/tiny/" name ".gguf"
 
 static inline model *fix_model(const char *path) {

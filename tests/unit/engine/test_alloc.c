@@ -3,19 +3,17 @@
 #include "eng_fixture.h"
 #include <stdatomic.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
-#define CANNOT_COUNT 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define CANNOT_COUNT 1
-#endif
+#ifdef __GLIBC__
+#define CAN_COUNT !FIX_SANITIZED
+#else
+#define CAN_COUNT 0
 #endif
 
 static atomic_bool counting;
 static atomic_long taken, last_size;
 static _Thread_local bool exempt;
 
-#ifndef CANNOT_COUNT
+#if CAN_COUNT
 void *__libc_malloc(size_t);
 void *__libc_calloc(size_t, size_t);
 void *__libc_realloc(void *, size_t);
@@ -138,7 +136,7 @@ static model *llama, *qwen;
 
 static void test_decode(void **st) {
   (void)st;
-#ifdef CANNOT_COUNT
+#if !(CAN_COUNT)
   skip();
 #endif
   for (const kern_ops *const *k = kern_tables(); *k; k++)
@@ -149,7 +147,7 @@ static void test_decode(void **st) {
 /* So few pages that sequences are thrown out, wait, are looked up in the index and computed again, all within what is counted. */
 static void test_preempted(void **st) {
   (void)st;
-#ifdef CANNOT_COUNT
+#if !(CAN_COUNT)
   skip();
 #endif
   kern_kv shape = {.type = KERN_KV_F16, .n_layer = llama->arch.n_layer, .n_kv = llama->arch.n_kv, .head_dim = llama->arch.head_dim, .page = 16};
@@ -159,7 +157,7 @@ static void test_preempted(void **st) {
 /* The count does count: on the engine's thread, where a callback takes memory. */
 static void test_control(void **st) {
   (void)st;
-#ifdef CANNOT_COUNT
+#if !(CAN_COUNT)
   skip();
 #endif
   assert_true(taken_by(llama, (eng_opts){.threads = 2}, true) > 100);
