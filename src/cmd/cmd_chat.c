@@ -40,7 +40,7 @@ static bool is_url(const char *s) { return s && (strncmp(s, "http://", 7) == 0 |
 
 static bool start_server(const chat_cmd *o, const char *model, child *c, err *e) {
   char path[OS_PATH], threads[24], ctx[24], name[FETCH_NAME];
-  fetch_opts f = {.accept_licence = o->accept_licence};
+  fetch_opts f = {.to_run = true, .accept_licence = o->accept_licence};
   if (!cmd_fetch(model ? model : fetch_default(), &f, false, path, name, e)) return false;
   snprintf(threads, sizeof threads, "%lld", (long long)o->threads);
   snprintf(ctx, sizeof ctx, "%lld", (long long)o->ctx);

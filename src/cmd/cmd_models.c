@@ -16,7 +16,7 @@ static const opt_row rows[] = {
 const opt_cmd cmd_models_opts = {"models", "", "list the models known by name, and what is on this machine",
     "State: verified (complete, its SHA-256 was checked), partial (a pull was interrupted), unverified (a file of that name whose hash was not "
     "checked: `weir pull` does), "
-    "- (not here). Models of your own go into $XDG_CONFIG_HOME/weir/models.yaml.",
+    "- (not here). Fetch only: this version can bring the model here but not run it. Models of your own go into $XDG_CONFIG_HOME/weir/models.yaml.",
     rows, sizeof(models_opts), 0, 0};
 
 static const char *text(const json_t *o, const char *key) {
@@ -42,8 +42,9 @@ static void table(const json_t *list) {
     char size[16], st[32];
     progress_bytes((uint64_t)json_integer_value(json_object_get(o, "bytes")), size);
     state(o, st);
-    printf("%-*s %9s  %-12s %-12s %-8s %-12s %s%s\n", (int)width, text(o, "name"), size, st, text(o, "architecture"), text(o, "weights"),
-        text(o, "licence"), text(o, "what"), strcmp(text(o, "name"), def) == 0 ? " (default)" : "");
+    printf("%-*s %9s  %-12s %-12s %-8s %-12s %s%s%s\n", (int)width, text(o, "name"), size, st, text(o, "architecture"), text(o, "weights"),
+        text(o, "licence"), text(o, "what"), json_is_false(json_object_get(o, "runs")) ? " (fetch only)" : "",
+        strcmp(text(o, "name"), def) == 0 ? " (default)" : "");
   }
 }
 

@@ -2,13 +2,14 @@
 #include "cmd/cmd.h"
 #include "serve/run.h"
 
-static const char details[] =
-    "Serves the OpenAI API (/v1/chat/completions, /v1/completions, /v1/models), /tokenize, /detokenize, /apply-template, /health, /ready and "
-    "/metrics. "
-    "The URL is printed on stdout when the model is loaded. SIGTERM or Ctrl-C lets running requests end; a second one stops at once.";
+#define SERVES                                                                                                                                       \
+  "Serves the OpenAI API (/v1/chat/completions, /v1/completions, /v1/models), /tokenize, /detokenize, /apply-template, /health, /ready and "         \
+  "/metrics. The URL is printed on stdout when the model is loaded. SIGTERM or Ctrl-C lets running requests end; a second one stops at once."
 
-const opt_cmd cmd_serve_opts = {"serve", "MODEL", "serve one model over the OpenAI API", details, serve_rows, sizeof(serve_opts), 1, 1};
-const opt_cmd cmd_up_opts = {"up", "", "serve the default model: everything in one process", details, up_rows, sizeof(serve_opts), 0, 0};
+const opt_cmd cmd_serve_opts = {"serve", "MODEL", "serve one model over the OpenAI API",
+    SERVES " MODEL is a name of `weir models`, a GGUF file, hf:owner/repo[/file][@rev] or a URL; what is not here yet is fetched first.", serve_rows,
+    sizeof(serve_opts), 1, 1};
+const opt_cmd cmd_up_opts = {"up", "", "serve the default model, or what weir.yaml says", SERVES, up_rows, sizeof(serve_opts), 0, 0};
 
 static int serve(const opt_cmd *face, int argc, char **argv) {
   serve_opts o;

@@ -1,6 +1,7 @@
 #include "fetch/fetch.h"
 #include "base/clock.h"
 #include "fetch/job.h"
+#include "model/arch.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -231,9 +232,16 @@ static bool terms_accepted(const cat_model *m, const fetch_opts *o, const char *
       *m->licence ? m->licence : "maker's", m->terms, m->name);
 }
 
+/* What the catalogue does not say is left for the file to say. */
+static bool can_run(const cat_model *m, const fetch_opts *o, err *e) {
+  if (!o->to_run || !*m->architecture || arch_known(str_c(m->architecture))) return true;
+  return err_param(e, ERR_UNSUPPORTED, "model", "%s is a model for %s of the architecture %s, which this version can fetch but not run: it runs %s",
+      m->name, *m->what ? m->what : "other uses", m->architecture, arch_families());
+}
+
 static bool fetch_named(const cat_model *m, const fetch_opts *o, char path[OS_PATH], char name[FETCH_NAME], err *e) {
   char at[OS_PATH];
-  if (!model_path(m, at, e) || !terms_accepted(m, o, at, e) || !bring(o, m->name, m->files, m->n_files, at, e)) return false;
+  if (!can_run(m, o, e) || !model_path(m, at, e) || !terms_accepted(m, o, at, e) || !bring(o, m->name, m->files, m->n_files, at, e)) return false;
   memcpy(path, at, OS_PATH);
   snprintf(name, FETCH_NAME, "%s", m->name);
   return true;

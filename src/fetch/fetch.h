@@ -24,6 +24,7 @@ typedef struct fetch_opts {
   bool offline; /* never use the network (HF_HUB_OFFLINE sets it too) */
   bool no_pull; /* resolve only: what is not here fails with "run: weir pull NAME" */
   bool accept_licence;
+  bool to_run;                                          /* refuse a catalogue model that this version cannot run before any of it is fetched */
   bool force;                                           /* fetch again although a verified copy is here */
   void (*progress)(void *arg, const fetch_progress *p); /* may be NULL; at most every 100 ms */
   void (*note)(void *arg, const char *line);            /* may be NULL: a source fell through, a file was chosen, a lock is waited for */
@@ -38,6 +39,6 @@ bool fetch_model(const char *what, const fetch_opts *o, char path[OS_PATH], char
 const char *fetch_default(void); /* the model used when none is named: "smollm2-135m" */
 
 /* [{name, title, what, file, path, bytes, sha256, architecture, weights, licence, state: "verified"|"partial"|"absent"|"unverified", have_bytes,
- * catalogue}] */
+ * catalogue, runs (false: fetched, but not run by this version; absent: not known), context}] */
 bool fetch_list(json_t **ret, err *e);
 #endif

@@ -1,4 +1,5 @@
 #include "fetch/job.h"
+#include "model/arch.h"
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,7 @@ static bool add_named(json_t *list, const cat_model *m, const char *dir) {
   json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:s}", "name", m->name, "title", m->title, "what", m->what,
       "file", m->files->name, "path", path, "bytes", (json_int_t)total, "sha256", m->files->sha256, "architecture", m->architecture, "weights",
       m->weights, "licence", m->licence, "state", state_names[s], "have_bytes", (json_int_t)have, "catalogue", m->user ? "user" : "built-in");
+  if (o && *m->architecture) json_object_set_new(o, "runs", json_boolean(arch_known(str_c(m->architecture))));
   if (o && m->context) json_object_set_new(o, "context", json_integer(m->context));
   return o && json_array_append_new(list, o) == 0;
 }

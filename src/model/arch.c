@@ -77,6 +77,14 @@ static int64_t size_value(const arch *a, size_of s) {
 
 const char *arch_families(void) { return "llama, qwen2"; }
 
+static const family *family_of(str name) {
+  for (int i = 0; i < N_FAMILIES; i++)
+    if (str_is(name, families[i].name)) return &families[i];
+  return NULL;
+}
+
+bool arch_known(str name) { return family_of(name) != NULL; }
+
 const gguf_tensor *arch_tensor(const gguf *g, const arch *a, arch_role role, int layer) {
   char name[64];
   if (roles[role].global) return gguf_find(g, roles[role].name);
@@ -132,8 +140,8 @@ static const family *find_family(const gguf *g, err *e) {
     err_param(e, ERR_INPUT, "general.architecture", "metadata key general.architecture is missing: the file does not say what model it is");
     return NULL;
   }
-  for (int i = 0; i < N_FAMILIES; i++)
-    if (str_is(name, families[i].name)) return &families[i];
+  const family *f = family_of(name);
+  if (f) return f;
   err_param(e, ERR_UNSUPPORTED, "general.architecture", "the model's architecture is \"%.*s\"; supported are: %s", (int)(name.n < 64 ? name.n : 64),
       name.p, arch_families());
   return NULL;

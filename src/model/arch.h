@@ -54,6 +54,7 @@ bool arch_read(const gguf *g, bool (*type_ok)(uint32_t wtype), arch *ret, err *e
 /* The tensor for a role (layer ignored for globals); NULL when an optional one is absent. */
 const gguf_tensor *arch_tensor(const gguf *g, const arch *a, arch_role role, int layer);
 const char *arch_families(void); /* "llama, qwen2" */
+bool arch_known(str name);       /* is one of these */
 /* Derived figures. KV bytes per token for 2-byte KV; weight bytes read per decoded token (embedding row only once, head once). */
 uint64_t arch_kv_bytes(const arch *a, int elem_bytes);
 uint64_t arch_read_bytes(const gguf *g, const arch *a);

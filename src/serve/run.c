@@ -89,8 +89,12 @@ static void on_fetch_progress(void *arg, const fetch_progress *p) {
 static bool load(run *r) {
   const serve_opts *o = r->opts;
   err *e = &r->error;
-  fetch_opts f = {
-      .offline = o->offline, .accept_licence = o->accept_licence, .progress = on_fetch_progress, .note = on_fetch_note, .stop = &r->stop_fetch};
+  fetch_opts f = {.to_run = true,
+      .offline = o->offline,
+      .accept_licence = o->accept_licence,
+      .progress = on_fetch_progress,
+      .note = on_fetch_note,
+      .stop = &r->stop_fetch};
   if (!fetch_model(o->model ? o->model : fetch_default(), &f, r->path, r->name, e)) return false;
   watch_file(r->path);
   if (!model_open(r->path, weights_type_ok, &r->model, e)) return false;

@@ -2,7 +2,10 @@
 
 #define AT(field) offsetof(serve_opts, field)
 #define ROWS                                                                                                                                         \
-  {"config", 'c', NULL, OPT_STR, AT(config), 0, 0, NULL, NULL, false, "General", "FILE", "read options from this YAML file"},                        \
+  {"offline", 0, "models.offline", OPT_FLAG, AT(offline), 0, 0, NULL, NULL, false, "Model", NULL, "never fetch: the model must be here already"},    \
+      {"accept-licence", 0, NULL, OPT_FLAG, AT(accept_licence), 0, 0, NULL, NULL, false, "Model", NULL,                                              \
+          "agree to the model's licence where one must be accepted"},                                                                                \
+      {"config", 'c', NULL, OPT_STR, AT(config), 0, 0, NULL, NULL, false, "General", "FILE", "read options from this YAML file"},                    \
       {"log-level", 0, "log.level", OPT_ENUM, AT(log_level), 0, 0, "debug,info,warn,error,off", "info", true, "General", "LEVEL",                    \
           "what goes to stderr"},                                                                                                                    \
       {"log-format", 0, "log.format", OPT_ENUM, AT(log_format), 0, 0, "text,json", "text", false, "General", "FORMAT",                               \
@@ -27,21 +30,17 @@
       {"ctx", 0, "engine.ctx", OPT_INT, AT(ctx), 0, 16777216, NULL, "0", false, "Engine", "N", "context in tokens; 0: the model's, at most 8192"},   \
       {"kv-budget", 0, "engine.kv_budget", OPT_BYTES, AT(kv_budget), 0, 0, NULL, "0", false, "Engine", "BYTES",                                      \
           "memory for keys and values; 0: four contexts, at most a quarter of what this process may use"},                                           \
-      {"page", 0, "engine.page", OPT_INT, AT(page), 0, 4096, NULL, "0", false, "Engine", "N", "tokens a KV page holds, a multiple of 16; 0: 16"},    \
-      {"max-seqs", 0, "engine.max_seqs", OPT_INT, AT(max_seqs), 0, 4096, NULL, "0", false, "Engine", "N", "sequences in a batch; 0: 16"},            \
-      {"chunk", 0, "engine.chunk", OPT_INT, AT(chunk), 0, 65536, NULL, "0", false, "Engine", "N", "tokens computed in one step; 0: 256"},            \
+      {"page", 0, "engine.page", OPT_INT, AT(page), 16, 4096, NULL, "16", false, "Engine", "N", "tokens a KV page holds, a multiple of 16"},         \
+      {"max-seqs", 0, "engine.max_seqs", OPT_INT, AT(max_seqs), 1, 4096, NULL, "16", false, "Engine", "N", "sequences in a batch"},                  \
+      {"chunk", 0, "engine.chunk", OPT_INT, AT(chunk), 1, 65536, NULL, "256", false, "Engine", "N", "tokens computed in one step"},                  \
       {"queue", 0, "engine.queue", OPT_INT, AT(queue), 0, 1000000, NULL, "256", false, "Engine", "N", "sequences that may wait (503 above)"},        \
       {"prefix-cache", 0, "engine.prefix_cache", OPT_FLAG, AT(prefix_cache), 0, 0, NULL, "true", false, "Engine", NULL,                              \
           "keep computed prompt prefixes for later requests"},                                                                                       \
       {"act", 0, "engine.act", OPT_ENUM, AT(act), 0, 0, "auto,f32", "auto", false, "Engine", "TYPE",                                                 \
           "f32: unrounded activations everywhere, for checking"},                                                                                    \
-      {"kv-type", 0, "engine.kv_type", OPT_ENUM, AT(kv_type), 0, 0, "f16,f32", "f16", false, "Engine", "TYPE",                                       \
-          "type of keys and values; f32 is for checking"},                                                                                           \
-      {"offline", 0, "models.offline", OPT_FLAG, AT(offline), 0, 0, NULL, NULL, false, "Model", NULL,                                                \
-          "never fetch: the model must be here already"},                                                                                            \
   {                                                                                                                                                  \
-    "accept-licence", 0, NULL, OPT_FLAG, AT(accept_licence), 0, 0, NULL, NULL, false, "Model", NULL,                                                 \
-        "agree to the model's licence where one must be accepted"                                                                                    \
+    "kv-type", 0, "engine.kv_type", OPT_ENUM, AT(kv_type), 0, 0, "f16,f32", "f16", false, "Engine", "TYPE",                                          \
+        "type of keys and values; f32 is for checking"                                                                                               \
   }
 
 const opt_row serve_rows[] = {ROWS, {0}};

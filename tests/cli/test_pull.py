@@ -575,6 +575,20 @@ def test_licence():
     p.good(p.pull())
 
 
+def test_what_cannot_run_is_refused_before_it_is_fetched():
+    p = Place([HF], extra="    what: speech\n    architecture: whisper\n")
+    Hub.files[HF_PATH] = DATA
+    for command in (["serve", "--port", "0"], ["chat"]):
+        r = subprocess.run([WEIR, *command, "m"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=p.env, timeout=60)
+        equal(r.returncode, 3)
+        has(r.stderr.decode(), "m is a model for speech of the architecture whisper, which this version can fetch but not run: it runs llama, qwen2")
+    equal(Hub.seen, [])
+    rows = {m["name"]: m for m in json.loads(subprocess.run([WEIR, "models", "--json"], stdout=subprocess.PIPE, env=p.env, check=True).stdout)}
+    equal((rows["m"]["runs"], rows["smollm2-135m"]["runs"]), (False, True))
+    has(subprocess.run([WEIR, "models"], stdout=subprocess.PIPE, env=p.env, check=True).stdout.decode(), "speech (fetch only)")
+    p.good(p.pull())
+
+
 def test_bad_catalogue_is_named():
     p = Place([HF])
     path = p.dir + "/config/weir/models.yaml"
