@@ -23,21 +23,21 @@ struct forward {
   const fwd_seg *segs;
   int n_seg, n_rows, n_out, head_i0, head_n;
   const int *out_rows;
-  int *row_seg;            /* [max_rows] */
-  int *seg_row;            /* [max_segs] first batch row */
+  int *row_seg; /* [max_rows] */
+  int *seg_row; /* [max_segs] first batch row */
   /* scratch: [max_rows, ...] */
-  float *x;                /* [max_rows, dim] residual stream; with few rows [threads][FEW_ROWS, dim] */
-  float *qkv;              /* [max_rows, ld_qkv] q heads, k heads, v heads */
-  float *att;              /* [max_rows, n_head*hd] */
-  float *tmp;              /* [max_rows, dim] output of o and down, to be added */
-  float *gate, *up;        /* [max_rows, ffn] */
-  float *norm;             /* [max_rows, dim] normed rows (F32 products read them) */
-  float *logits;           /* [FWD_HEAD_ROWS, vocab] */
-  kern_act *acts;          /* [threads]: private ones with few rows; [0] is the shared one with many */
+  float *x;         /* [max_rows, dim] residual stream; with few rows [threads][FEW_ROWS, dim] */
+  float *qkv;       /* [max_rows, ld_qkv] q heads, k heads, v heads */
+  float *att;       /* [max_rows, n_head*hd] */
+  float *tmp;       /* [max_rows, dim] output of o and down, to be added */
+  float *gate, *up; /* [max_rows, ffn] */
+  float *norm;      /* [max_rows, dim] normed rows (F32 products read them) */
+  float *logits;    /* [FWD_HEAD_ROWS, vocab] */
+  kern_act *acts;   /* [threads]: private ones with few rows; [0] is the shared one with many */
   void *act_mem[FWD_MAX_THREADS];
-  float *part;             /* attention splits: [rows*n_head][n_split][hd+2] */
+  float *part; /* attention splits: [rows*n_head][n_split][hd+2] */
   size_t part_floats;
-  float *cs;               /* [ctx][n_rot/2][cos, sin], filled up to cs_n */
+  float *cs; /* [ctx][n_rot/2][cos, sin], filled up to cs_n */
   int ctx, cs_n;
   uint8_t *mem;
   size_t bytes;
@@ -57,11 +57,12 @@ static int max_k(const arch *a) {
 }
 
 bool forward_new(const model *m, const weights *w, const kern_ops *ops, pool *p, kv_pool *kv, int max_rows, int max_segs, int ctx, bool act_f32,
-  forward **ret, err *e) {
+    forward **ret, err *e) {
   const arch *a = &m->arch;
   forward *f = calloc(1, sizeof *f);
   if (!f) return err_set(e, ERR_NOMEM, "out of memory");
-  *f = (forward){.m = m, .a = a, .w = w, .ops = ops, .pool = p, .kv = kv, .max_rows = max_rows, .n_threads = pool_threads(p), .act_f32 = act_f32, .ctx = ctx};
+  *f = (forward){
+      .m = m, .a = a, .w = w, .ops = ops, .pool = p, .kv = kv, .max_rows = max_rows, .n_threads = pool_threads(p), .act_f32 = act_f32, .ctx = ctx};
   f->ld_qkv = (a->n_head + 2 * a->n_kv) * a->head_dim;
   size_t n = (size_t)max_rows, few = (size_t)f->n_threads * FEW_ROWS, nt = (size_t)f->n_threads;
   size_t rows_x = n > few ? n : few;
@@ -84,7 +85,8 @@ bool forward_new(const model *m, const weights *w, const kern_ops *ops, pool *p,
   }
   f->bytes = off;
   f->x = (float *)(f->mem + o_x), f->norm = (float *)(f->mem + o_norm), f->qkv = (float *)(f->mem + o_qkv), f->att = (float *)(f->mem + o_att);
-  f->tmp = (float *)(f->mem + o_tmp), f->gate = (float *)(f->mem + o_gate), f->up = (float *)(f->mem + o_up), f->logits = (float *)(f->mem + o_logits);
+  f->tmp = (float *)(f->mem + o_tmp), f->gate = (float *)(f->mem + o_gate), f->up = (float *)(f->mem + o_up),
+  f->logits = (float *)(f->mem + o_logits);
   f->part = (float *)(f->mem + o_part), f->cs = (float *)(f->mem + o_cs), f->row_seg = (int *)(f->mem + o_seg), f->seg_row = (int *)(f->mem + o_srow);
   f->acts = (kern_act *)(f->mem + o_acts);
   memset(f->acts, 0, nt * sizeof(kern_act));
@@ -121,7 +123,13 @@ static void rope_fill(forward *f, int upto) {
 
 /* ---- one thread's share of the phases ---- */
 
-typedef struct lane { forward *f; int tid, nt; bool few; kern_act *act; float *x, *norm; } lane;
+typedef struct lane {
+  forward *f;
+  int tid, nt;
+  bool few;
+  kern_act *act;
+  float *x, *norm;
+} lane;
 
 /* Rows this thread prepares: all of them, privately, when there are few. */
 static void my_rows(const lane *t, int n, int *r0, int *r1) {
@@ -130,7 +138,9 @@ static void my_rows(const lane *t, int n, int *r0, int *r1) {
 }
 
 static void meet(const lane *t) { pool_barrier(t->f->pool); }
-static void meet_if_shared(const lane *t) { if (!t->few) pool_barrier(t->f->pool); }
+static void meet_if_shared(const lane *t) {
+  if (!t->few) pool_barrier(t->f->pool);
+}
 
 /* The shape of the next product's activations. Every thread does it for the act it uses; with many rows that one is shared and thread 0 does it
  * between two barriers. */
@@ -184,7 +194,9 @@ static void quant_rows(const lane *t, int n, int k, const float *x, int ldx, boo
   meet_if_shared(t);
 }
 
-static void add_bias(const kern_ops *ops, float *y, const float *b, int n) { if (b) ops->add(y, b, n); }
+static void add_bias(const kern_ops *ops, float *y, const float *b, int n) {
+  if (b) ops->add(y, b, n);
+}
 
 /* Biases, rotation, and K and V into their page, for kv heads [h0, h1) (with their query heads) of one row. */
 static void place_row(const lane *t, int layer, int r, int h0, int h1) {
@@ -209,8 +221,18 @@ static kern_attn attn_of(const forward *f, int layer, int seg) {
   const fwd_seg *s = &f->segs[seg];
   const arch *a = f->a;
   int r0 = f->seg_row[seg], lda = a->n_head * a->head_dim;
-  return (kern_attn){.kv = &f->kv->kern, .layer = layer, .n_head = a->n_head, .scale = a->attn_scale, .split = KERN_SPLIT, .pages = s->pages, .pos0 = s->pos0,
-    .n_row = s->n, .q = f->qkv + (size_t)r0 * (size_t)f->ld_qkv, .ldq = f->ld_qkv, .out = f->att + (size_t)r0 * (size_t)lda, .ldo = lda};
+  return (kern_attn){.kv = &f->kv->kern,
+      .layer = layer,
+      .n_head = a->n_head,
+      .scale = a->attn_scale,
+      .split = KERN_SPLIT,
+      .pages = s->pages,
+      .pos0 = s->pos0,
+      .n_row = s->n,
+      .q = f->qkv + (size_t)r0 * (size_t)f->ld_qkv,
+      .ldq = f->ld_qkv,
+      .out = f->att + (size_t)r0 * (size_t)lda,
+      .ldo = lda};
 }
 
 /* Many rows: blocks of rows by head, dealt out in turn (later rows see more keys, so neighbours differ little). */
@@ -241,7 +263,7 @@ static void attend_splits(const lane *t, int layer, int r, int seg) {
     if (j % t->nt == t->tid) {
       int h = j / g;
       f->ops->attn_merge(part + ((size_t)h * (size_t)n_split * (size_t)g + (size_t)(j % g)) * one, n_split, (size_t)g * one, a->head_dim,
-        at.out + (size_t)i * (size_t)at.ldo + j * a->head_dim);
+          at.out + (size_t)i * (size_t)at.ldo + j * a->head_dim);
     }
 }
 
@@ -294,7 +316,8 @@ static void layer_run(const lane *t, int l, const float *add) {
   const layer_weights *lw = &f->w->layers[l];
   int n = f->n_rows, nq = a->n_head * a->head_dim, nkv = a->n_kv * a->head_dim;
   add_norm_quant(t, n, add, lw->attn_norm, wants_q8(t, &lw->q) || wants_q8(t, &lw->k) || wants_q8(t, &lw->v));
-  gemm_tiled(t, n, (const kern_mat *[]){&lw->q, &lw->k, &lw->v}, (float *[]){f->qkv, f->qkv + nq, f->qkv + nq + nkv}, (int[]){f->ld_qkv, f->ld_qkv, f->ld_qkv}, 3);
+  gemm_tiled(t, n, (const kern_mat *[]){&lw->q, &lw->k, &lw->v}, (float *[]){f->qkv, f->qkv + nq, f->qkv + nq + nkv},
+      (int[]){f->ld_qkv, f->ld_qkv, f->ld_qkv}, 3);
   meet(t);
   attention(t, l);
   meet(t);
@@ -324,7 +347,8 @@ static void step_run(void *arg, int tid, int nt) {
   lane t = lane_of(f, tid, nt, f->n_rows);
   int dim = f->a->dim, r0, r1;
   my_rows(&t, f->n_rows, &r0, &r1);
-  for (int r = r0; r < r1; r++) weights_embed(f->w, f->a, f->segs[f->row_seg[r]].tokens[r - f->seg_row[f->row_seg[r]]], t.x + (size_t)r * (size_t)dim);
+  for (int r = r0; r < r1; r++)
+    weights_embed(f->w, f->a, f->segs[f->row_seg[r]].tokens[r - f->seg_row[f->row_seg[r]]], t.x + (size_t)r * (size_t)dim);
   for (int l = 0; l < f->a->n_layer; l++) layer_run(&t, l, l ? f->tmp : NULL);
   /* The last addition and norm, for the rows whose logits are wanted only, gathered into qkv (at least dim wide, and free by now). */
   for (int i = 0; i < f->n_out; i++) {

@@ -61,7 +61,10 @@ static void index_remove(kv_pool *k, int32_t id) {
     k->index[s] = -1;
     for (;;) {
       j = (j + 1) & k->mask;
-      if (k->index[j] < 0) { k->pages[id].hashed = false; return; }
+      if (k->index[j] < 0) {
+        k->pages[id].hashed = false;
+        return;
+      }
       uint32_t home = slot_of(k, k->pages[k->index[j]].hash);
       if (((j - home) & k->mask) >= ((j - s) & k->mask)) break;
     }
@@ -75,12 +78,13 @@ bool kv_init(kv_pool *k, const kern_kv *shape, uint64_t budget, const uint8_t ro
   k->kern = *shape;
   k->page_bytes = kern_kv_page_bytes(shape);
   if (!k->page_bytes)
-    return err_param(e, ERR_UNSUPPORTED, "", "heads of %d in pages of %d tokens: the kernels take even heads up to %d and pages that are multiples of 16",
-      shape->head_dim, shape->page, KERN_HEAD_MAX);
+    return err_param(e, ERR_UNSUPPORTED, "",
+        "heads of %d in pages of %d tokens: the kernels take even heads up to %d and pages that are multiples of 16", shape->head_dim, shape->page,
+        KERN_HEAD_MAX);
   uint64_t n = budget / k->page_bytes;
   if (n < 1)
     return err_param(e, ERR_INPUT, "kv-budget", "the KV budget of %llu bytes holds no page: one page of %d tokens takes %zu bytes; raise --kv-budget",
-      (unsigned long long)budget, shape->page, k->page_bytes);
+        (unsigned long long)budget, shape->page, k->page_bytes);
   if (n > 1 << 24) n = 1 << 24;
   k->n_pages = (int)n;
   k->no_index = no_index;
@@ -94,7 +98,7 @@ bool kv_init(kv_pool *k, const kern_kv *shape, uint64_t budget, const uint8_t ro
   void *mem = mmap(NULL, n * k->page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mem != MAP_FAILED) {
     k->kern.pool = mem;
-    madvise(mem, n * k->page_bytes, MADV_HUGEPAGE);  /* attention walks it page by page: fewer TLB misses */
+    madvise(mem, n * k->page_bytes, MADV_HUGEPAGE); /* attention walks it page by page: fewer TLB misses */
   }
   if (!k->pages || !k->index || !k->sha || !k->kern.pool) {
     kv_fini(k);
@@ -121,7 +125,7 @@ bool kv_table_init(kv_table *t, int max_tokens, const kv_pool *k, const char *sa
   sha256 *h = sha256_new();
   if (!t->pages || !h) {
     sha256_free(h);
-    return false;   /* kv_table_fini frees the rest */
+    return false; /* kv_table_fini frees the rest */
   }
   sha256_add(h, k->root, 32);
   if (salt) sha256_add(h, salt, strlen(salt));
@@ -163,7 +167,10 @@ bool kv_grow(kv_pool *k, kv_table *t, int n_tokens) {
     int32_t id = k->head;
     if (id < 0 || t->n == t->cap) return false;
     list_remove(k, id);
-    if (k->pages[id].hashed) { index_remove(k, id); k->evictions++; }
+    if (k->pages[id].hashed) {
+      index_remove(k, id);
+      k->evictions++;
+    }
     k->pages[id].refs = 1;
     t->pages[t->n++] = id;
   }
@@ -179,8 +186,8 @@ void kv_publish(kv_pool *k, kv_table *t, const int32_t *tokens, int n_computed) 
     kv_page *p = &k->pages[id];
     if (p->hashed) continue;
     int32_t twin = index_find(k, t->chain);
-    if (twin >= 0 && k->pages[twin].refs > 0) continue;  /* computed twice at once: the first one stays */
-    if (twin >= 0) {                                     /* an idle copy gives its place to the one in use, and is the next to be taken */
+    if (twin >= 0 && k->pages[twin].refs > 0) continue; /* computed twice at once: the first one stays */
+    if (twin >= 0) {                                    /* an idle copy gives its place to the one in use, and is the next to be taken */
       index_remove(k, twin);
       list_remove(k, twin);
       list_prepend(k, twin);

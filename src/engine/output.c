@@ -1,5 +1,5 @@
-/* From sampled tokens to events. Text is held back only while it could still turn out to be the head of a stop string; a token is reported with the text
- * that completes it. */
+/* From sampled tokens to events. Text is held back only while it could still turn out to be the head of a stop string; a token is reported with the
+ * text that completes it. */
 #include "engine/seq.h"
 #include <math.h>
 #include <string.h>
@@ -89,7 +89,7 @@ bool out_token(seq *s, const model *m, int32_t token, const out_lp *lp, eng_fini
       size_t keep = (size_t)at + (s->req.include_stop ? s->req.stop[which].n : 0);
       s->st.stop_text = s->req.stop[which].p;
       buf_drop(&s->pend, 0);
-      s->pend.n = keep;          /* the rest never leaves */
+      s->pend.n = keep; /* the rest never leaves */
       s->det.n = 0;
       *ret_finish = ENG_STOP;
       return true;
@@ -112,7 +112,7 @@ void out_prompt(seq *s) {
 
 void out_done(seq *s, eng_finish f, const err *e) {
   if (f == ENG_LENGTH || f == ENG_STOP) {
-    tok_stream_end(&s->det, &s->pend);   /* an unfinished code point becomes U+FFFD */
+    tok_stream_end(&s->det, &s->pend); /* an unfinished code point becomes U+FFFD */
     give(s, s->pend.n, true);
   }
   eng_event ev = {.kind = ENG_DONE, .finish = f, .stats = &s->st, .error = e};

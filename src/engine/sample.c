@@ -28,8 +28,8 @@ static bool changes_logits(const sample_in *in) {
   return s->n_bias || in->n_ban || s->presence != 0 || s->frequency != 0 || s->repetition != 1 || s->dry_multiplier > 0;
 }
 
-/* Presence and frequency count what was generated (OpenAI); repetition looks at prompt and output (Keskar et al. 2019, as HF transformers has it). Each
- * distinct token is changed once: history is walked with a table of counts in `cand` (its ids are not in use yet). */
+/* Presence and frequency count what was generated (OpenAI); repetition looks at prompt and output (Keskar et al. 2019, as HF transformers has it).
+ * Each distinct token is changed once: history is walked with a table of counts in `cand` (its ids are not in use yet). */
 static void penalties(sampler_work *w, const sample_in *in) {
   const eng_sampling *s = in->s;
   if (s->presence == 0 && s->frequency == 0 && s->repetition == 1) return;
@@ -54,8 +54,8 @@ static void dry(sampler_work *w, const sample_in *in) {
   int last = s->dry_last_n < 0 || s->dry_last_n > in->n_history ? in->n_history : s->dry_last_n;
   if (last > w->dry_cap) last = w->dry_cap;
   if (last < 2) return;
-  const int32_t *end = in->history + in->n_history - 1;    /* reversed sequence: end[-i] */
-  int limit = 0;                                            /* a match may not reach over a breaker */
+  const int32_t *end = in->history + in->n_history - 1; /* reversed sequence: end[-i] */
+  int limit = 0;                                        /* a match may not reach over a breaker */
   while (limit < last && !(in->breaker && in->breaker[in->n_history - 1 - limit])) limit++;
   int32_t *z = w->dry;
   for (int i = 1, l = 0, r = 0; i < last; i++) {
@@ -120,7 +120,7 @@ static int32_t argmax_all(const sample_in *in, const float *l, float inv_t, floa
   double score = (double)(max * inv_t) + gumbel(u[at % 4]);
   for (int i = 0; i < in->vocab; i += 4) {
     int n = in->vocab - i < 4 ? in->vocab - i : 4;
-    float top = -INFINITY;   /* not l[0], which may be NaN */
+    float top = -INFINITY; /* not l[0], which may be NaN */
     for (int j = 0; j < n; j++) top = l[i + j] > top ? l[i + j] : top;
     if (!((double)(top * inv_t) + GUMBEL_MAX >= score)) continue;
     noise4(in, (uint32_t)i / 4, u);
@@ -234,7 +234,7 @@ static int keep_top_p(sample_cand *c, int n, float max, double total, double p) 
 /* top_p over the whole vocabulary: its mass once, then only as wide a band as the nucleus needs. */
 static int nucleus(const kern_ops *ops, sampler_work *w, const float *l, int vocab, float inv_t, float max, double p) {
   double total = inv_t == 1.0f ? ops->sum_exp(l, vocab, max) : NAN;
-  if (isnan(total)) {   /* scaled, or a NaN among the logits, which has no mass */
+  if (isnan(total)) { /* scaled, or a NaN among the logits, which has no mass */
     total = 0;
     for (int i = 0; i < vocab; i++) {
       float d = l[i] * inv_t - max;
@@ -253,7 +253,7 @@ static int nucleus(const kern_ops *ops, sampler_work *w, const float *l, int voc
  * falls, so what is kept is one run [lo, hi) of the order by value, grown both ways from the value whose surprise is the entropy; of two equally near
  * the likelier comes first. The i-th best lies at c[n - 1 - i] once it was popped. */
 static int keep_typical(sample_cand *c, int n, float max, double p) {
-  double total = mass(c, n, max), zero = (double)max + log(total), entropy = 0, cum = 0;   /* zero: the value of a token that is certain */
+  double total = mass(c, n, max), zero = (double)max + log(total), entropy = 0, cum = 0; /* zero: the value of a token that is certain */
   for (int i = 0; i < n; i++) {
     double q = exp((double)c[i].v - (double)max) / total;
     if (q > 0) entropy += q * (zero - (double)c[i].v);
@@ -324,7 +324,7 @@ float sample_logprobs(const kern_ops *ops, const float *logits, int vocab, int32
   double lse = log(ops->sum_exp(logits, vocab, max));
   int n = 0;
   for (int i = 0; i < vocab && n_top > 0; i++) {
-    float v = isnan(logits[i]) ? -INFINITY : logits[i];   /* comes last */
+    float v = isnan(logits[i]) ? -INFINITY : logits[i]; /* comes last */
     if (n == n_top && !(v > top[n - 1].logprob)) continue;
     int j = n < n_top ? n++ : n - 1;
     while (j > 0 && top[j - 1].logprob < v) top[j] = top[j - 1], j--;

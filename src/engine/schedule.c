@@ -87,8 +87,8 @@ static int pages_to_take(const sched *s, const seq *q) {
   return (q->n_tok + page - 1) / page - q->kv.n;
 }
 
-/* Admits from the queue while there is a seat and pages for the whole of what is to be computed now: the prefix found is counted off, and so is what those
- * who run have yet to take, or prompts would be begun only to be thrown out again. */
+/* Admits from the queue while there is a seat and pages for the whole of what is to be computed now: the prefix found is counted off, and so is what
+ * those who run have yet to take, or prompts would be begun only to be thrown out again. */
 static void admit(sched *s) {
   int owed = 0;
   for (int i = 0; i < s->n_run; i++) owed += pages_to_take(s, s->run[i]);

@@ -6,7 +6,7 @@
 static bool copy_req(seq *s, const eng_req *r) {
   eng_req *q = &s->req;
   *q = *r;
-  q->tokens = NULL, q->salt = NULL;   /* in tok and in the table's chain */
+  q->tokens = NULL, q->salt = NULL; /* in tok and in the table's chain */
   if (r->n_stop) {
     str *v = ARENA_ARRAY(&s->mem, str, (size_t)r->n_stop);
     if (!v) return false;
@@ -59,7 +59,7 @@ static bool take_room(seq *s, const eng_req *r, const kv_pool *kv) {
   if (r->prompt_logprobs >= 0) {
     s->prompt_lp = ARENA_ARRAY(&s->mem, eng_token, (size_t)s->n_prompt);
     if (!s->prompt_lp) return false;
-    s->prompt_lp[0] = (eng_token){.token = r->tokens[0], .logprob = NAN};   /* nothing comes before it */
+    s->prompt_lp[0] = (eng_token){.token = r->tokens[0], .logprob = NAN}; /* nothing comes before it */
     if (r->prompt_logprobs > 0) {
       s->prompt_top = arena_try_array(&s->mem, (size_t)s->n_prompt * (size_t)r->prompt_logprobs, sizeof(eng_lp));
       if (!s->prompt_top) return false;

@@ -3,13 +3,18 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { PACK_STEP = 8 };  /* panels a thread takes at a time */
+enum { PACK_STEP = 8 }; /* panels a thread takes at a time */
 
-typedef struct mat_job { kern_mat *mat; const gguf_tensor *src; size_t off; } mat_job;
+typedef struct mat_job {
+  kern_mat *mat;
+  const gguf_tensor *src;
+  size_t off;
+} mat_job;
 typedef struct pack_run {
-  mat_job *jobs; int n;
+  mat_job *jobs;
+  int n;
   const gguf *file;
-  const gguf_tensor *keep;   /* its pages stay: rows are read from the map */
+  const gguf_tensor *keep; /* its pages stay: rows are read from the map */
   pool *pool;
 } pack_run;
 
@@ -32,18 +37,19 @@ static void pack_all(void *arg, int tid, int nt) {
 
 typedef struct binder {
   const model *m;
-  mat_job *jobs; int n_jobs;
-  size_t bytes;          /* packed bytes so far */
-  size_t n_floats;       /* in vecs so far */
-  float *vecs;           /* NULL on the counting pass */
+  mat_job *jobs;
+  int n_jobs;
+  size_t bytes;    /* packed bytes so far */
+  size_t n_floats; /* in vecs so far */
+  float *vecs;     /* NULL on the counting pass */
   err *e;
 } binder;
 
 static bool bind_mat(binder *b, kern_mat *mat, const gguf_tensor *t) {
   size_t n = kern_packed_bytes((wtype)t->type->id, (int)t->ne[1], (int)t->ne[0]);
   if (!n)
-    return err_param(b->e, ERR_UNSUPPORTED, "", "tensor '%.*s' has type %s with rows of %lld, for which there is no layout here", (int)t->name.n, t->name.p,
-      t->type->name, (long long)t->ne[0]);
+    return err_param(b->e, ERR_UNSUPPORTED, "", "tensor '%.*s' has type %s with rows of %lld, for which there is no layout here", (int)t->name.n,
+        t->name.p, t->type->name, (long long)t->ne[0]);
   *mat = (kern_mat){.type = (wtype)t->type->id, .rows = (int)t->ne[1], .cols = (int)t->ne[0]};
   b->jobs[b->n_jobs++] = (mat_job){mat, t, b->bytes};
   b->bytes += (n + 4095) & ~(size_t)4095;
@@ -51,7 +57,10 @@ static bool bind_mat(binder *b, kern_mat *mat, const gguf_tensor *t) {
 }
 
 static bool bind_vec(binder *b, const float **vec, const gguf_tensor *t) {
-  if (!t) { *vec = NULL; return true; }
+  if (!t) {
+    *vec = NULL;
+    return true;
+  }
   int64_t n = t->ne[0];
   if (b->vecs) {
     float *p = b->vecs + b->n_floats;
@@ -80,9 +89,12 @@ static bool bind_vecs(binder *b, weights *w) {
 static bool bind_mats(binder *b, weights *w) {
   const arch *a = &b->m->arch;
   const gguf *g = b->m->file;
-  static const struct { arch_role role; size_t off; } mats[] = {
-    {R_Q, offsetof(layer_weights, q)}, {R_K, offsetof(layer_weights, k)}, {R_V, offsetof(layer_weights, v)}, {R_ATTN_OUT, offsetof(layer_weights, o)},
-    {R_GATE, offsetof(layer_weights, gate)}, {R_UP, offsetof(layer_weights, up)}, {R_DOWN, offsetof(layer_weights, down)}};
+  static const struct {
+    arch_role role;
+    size_t off;
+  } mats[] = {{R_Q, offsetof(layer_weights, q)}, {R_K, offsetof(layer_weights, k)}, {R_V, offsetof(layer_weights, v)},
+      {R_ATTN_OUT, offsetof(layer_weights, o)}, {R_GATE, offsetof(layer_weights, gate)}, {R_UP, offsetof(layer_weights, up)},
+      {R_DOWN, offsetof(layer_weights, down)}};
   for (int l = 0; l < a->n_layer; l++)
     for (size_t i = 0; i < sizeof mats / sizeof *mats; i++)
       if (!bind_mat(b, (kern_mat *)((char *)&w->layers[l] + mats[i].off), arch_tensor(g, a, mats[i].role, l))) return false;
@@ -98,18 +110,27 @@ bool weights_load(const model *m, pool *p, weights *ret, err *e) {
   w.embed_row = (size_t)(w.embed->ne[0] / w.embed->type->block) * (size_t)w.embed->type->bytes;
   w.layers = calloc((size_t)a->n_layer, sizeof *w.layers);
   b.jobs = calloc((size_t)a->n_layer * 7 + 1, sizeof *b.jobs);
-  if (!w.layers || !b.jobs) { err_set(e, ERR_NOMEM, "out of memory for %d layers", a->n_layer); goto out; }
+  if (!w.layers || !b.jobs) {
+    err_set(e, ERR_NOMEM, "out of memory for %d layers", a->n_layer);
+    goto out;
+  }
   if (!bind_vecs(&b, &w)) goto out;
   w.vecs = aligned_alloc(64, b.n_floats * sizeof(float));
-  if (!w.vecs) { err_set(e, ERR_NOMEM, "out of memory for norms"); goto out; }
+  if (!w.vecs) {
+    err_set(e, ERR_NOMEM, "out of memory for norms");
+    goto out;
+  }
   memset(w.vecs, 0, b.n_floats * sizeof(float));
   b.vecs = w.vecs;
   if (!bind_vecs(&b, &w) || !bind_mats(&b, &w)) goto out;
   w.bytes = b.bytes;
   void *mem = mmap(NULL, w.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mem == MAP_FAILED) { err_set(e, ERR_NOMEM, "cannot get %zu bytes for the packed weights", w.bytes); goto out; }
+  if (mem == MAP_FAILED) {
+    err_set(e, ERR_NOMEM, "cannot get %zu bytes for the packed weights", w.bytes);
+    goto out;
+  }
   w.mem = mem;
-  madvise(mem, w.bytes, MADV_HUGEPAGE);  /* fewer faults while loading, fewer TLB misses for ever after */
+  madvise(mem, w.bytes, MADV_HUGEPAGE); /* fewer faults while loading, fewer TLB misses for ever after */
   for (int i = 0; i < b.n_jobs; i++) b.jobs[i].mat->data = w.mem + b.jobs[i].off;
   pack_run run = {.jobs = b.jobs, .n = b.n_jobs, .file = m->file, .keep = w.embed, .pool = p};
   pool_run(p, pack_all, &run);

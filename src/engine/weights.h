@@ -10,26 +10,27 @@
 #include "model/model.h"
 
 typedef struct layer_weights {
-  const float *attn_norm, *ffn_norm;          /* [dim] */
-  kern_mat q, k, v;                           /* [n_head*hd, dim], [n_kv*hd, dim] x 2 */
-  const float *bq, *bk, *bv;                  /* or NULL */
-  kern_mat o;                                 /* [dim, n_head*hd] */
-  kern_mat gate, up, down;                    /* [ffn, dim] x 2, [dim, ffn] */
+  const float *attn_norm, *ffn_norm; /* [dim] */
+  kern_mat q, k, v;                  /* [n_head*hd, dim], [n_kv*hd, dim] x 2 */
+  const float *bq, *bk, *bv;         /* or NULL */
+  kern_mat o;                        /* [dim, n_head*hd] */
+  kern_mat gate, up, down;           /* [ffn, dim] x 2, [dim, ffn] */
 } layer_weights;
 
 typedef struct weights {
-  layer_weights *layers;                      /* [n_layer] */
-  const float *out_norm;                      /* [dim] */
-  const float *rope_factors;                  /* [n_rot/2] or NULL */
-  kern_mat head;                              /* [vocab, dim] */
-  const gguf_tensor *embed;                   /* rows dequantised on use */
-  size_t embed_row;                           /* bytes of one row in the file */
-  uint8_t *mem; size_t bytes;                 /* packed matrices */
-  float *vecs;                                /* norms, biases, factors */
+  layer_weights *layers;     /* [n_layer] */
+  const float *out_norm;     /* [dim] */
+  const float *rope_factors; /* [n_rot/2] or NULL */
+  kern_mat head;             /* [vocab, dim] */
+  const gguf_tensor *embed;  /* rows dequantised on use */
+  size_t embed_row;          /* bytes of one row in the file */
+  uint8_t *mem;
+  size_t bytes; /* packed matrices */
+  float *vecs;  /* norms, biases, factors */
 } weights;
 
-bool weights_type_ok(uint32_t wtype);         /* has a packed layout */
+bool weights_type_ok(uint32_t wtype); /* has a packed layout */
 bool weights_load(const model *m, pool *p, weights *ret, err *e);
 void weights_free(weights *w);
-void weights_embed(const weights *w, const arch *a, int32_t token, float *x);  /* x [dim] */
+void weights_embed(const weights *w, const arch *a, int32_t token, float *x); /* x [dim] */
 #endif

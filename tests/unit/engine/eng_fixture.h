@@ -50,8 +50,11 @@ static inline void fix_tokens(const model *m, int32_t *v, int n, int salt) {
 typedef struct fix_reply {
   sem_t sem;
   buf text;
-  int32_t tok[4096]; float lp[4096]; int n_tok;
-  eng_token *prompt; int n_prompt;   /* copies, tops dropped */
+  int32_t tok[4096];
+  float lp[4096];
+  int n_tok;
+  eng_token *prompt;
+  int n_prompt; /* copies, tops dropped */
   eng_finish finish;
   eng_stats st;
   int n_done;
@@ -91,7 +94,8 @@ static inline void fix_reply_free(fix_reply *r) {
 }
 
 static inline eng_req fix_req(const int32_t *ids, int n, int max_tokens, uint64_t seed) {
-  eng_req q = {.tokens = ids, .n_tokens = n, .max_tokens = max_tokens, .top_logprobs = 0, .prompt_logprobs = -1, .ignore_eos = true, .keep_special = true};
+  eng_req q = {
+      .tokens = ids, .n_tokens = n, .max_tokens = max_tokens, .top_logprobs = 0, .prompt_logprobs = -1, .ignore_eos = true, .keep_special = true};
   eng_sampling_default(&q.s, NULL);
   q.s.seed = seed;
   return q;

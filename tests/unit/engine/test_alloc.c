@@ -1,5 +1,5 @@
-/* The step path takes no memory: malloc and its kin are replaced here and counted, on every thread but the test's own, while sequences decode and prompts
- * are computed. Shared libraries call these too. What a callback does is its owner's affair and is not counted. */
+/* The step path takes no memory: malloc and its kin are replaced here and counted, on every thread but the test's own, while sequences decode and
+ * prompts are computed. Shared libraries call these too. What a callback does is its owner's affair and is not counted. */
 #include "eng_fixture.h"
 #include <stdatomic.h>
 
@@ -84,18 +84,18 @@ static eng_req request(int i, const int32_t *ids, int n) {
   eng_sampling *s = &q.s;
   q.top_logprobs = -1;
   switch (i) {
-    case 1: s->temperature = 0; break;
-    case 2: s->top_p = 0.9f; break;
-    case 3: s->top_k = 40; break;
-    case 4: s->typical_p = 0.8f, s->top_p = 0.95f; break;
-    case 5: s->min_p = 0.05f, s->temperature = 1.5f; break;
-    case 6: s->repetition = 1.2f, s->presence = 0.5f, s->frequency = 0.1f, s->bias = biases, s->n_bias = 2; break;
-    case 7: s->dry_multiplier = 0.8f; break;
-    case 8: q.top_logprobs = 20; break;
-    case 9: q.stop = stops, q.n_stop = 1, q.top_logprobs = 3; break;
-    case 10: q.ignore_eos = false, q.min_tokens = NEW; break;
-    case 11: s->top_p = 0.8f, s->top_k = 100, s->typical_p = 0.9f, s->min_p = 0.01f, s->temperature = 0.6f, q.keep_special = false; break;
-    default: break;
+  case 1: s->temperature = 0; break;
+  case 2: s->top_p = 0.9f; break;
+  case 3: s->top_k = 40; break;
+  case 4: s->typical_p = 0.8f, s->top_p = 0.95f; break;
+  case 5: s->min_p = 0.05f, s->temperature = 1.5f; break;
+  case 6: s->repetition = 1.2f, s->presence = 0.5f, s->frequency = 0.1f, s->bias = biases, s->n_bias = 2; break;
+  case 7: s->dry_multiplier = 0.8f; break;
+  case 8: q.top_logprobs = 20; break;
+  case 9: q.stop = stops, q.n_stop = 1, q.top_logprobs = 3; break;
+  case 10: q.ignore_eos = false, q.min_tokens = NEW; break;
+  case 11: s->top_p = 0.8f, s->top_k = 100, s->typical_p = 0.9f, s->min_p = 0.01f, s->temperature = 0.6f, q.keep_special = false; break;
+  default: break;
   }
   return q;
 }

@@ -1,5 +1,6 @@
-/* The engine as its callers see it: what is refused, how a request ends, what is told about it, and that pages always come back. Three tools make it exact:
- * a kernel table that says which token is drawn next, one that holds the engine still inside each step, and the raw logits of engine_logits. */
+/* The engine as its callers see it: what is refused, how a request ends, what is told about it, and that pages always come back. Three tools make it
+ * exact: a kernel table that says which token is drawn next, one that holds the engine still inside each step, and the raw logits of engine_logits.
+ */
 #include "eng_fixture.h"
 #include "base/rng.h"
 #include <math.h>
@@ -7,7 +8,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-static model *m;           /* F32 */
+static model *m;            /* F32 */
 static const kern_ops *ops; /* the best there is */
 
 /* ---- a table that draws what a script says: greedy picks with max_at, once a token ---- */
@@ -133,7 +134,9 @@ static void test_max_tokens(void **st) {
   engine *en = fix_engine(m, (eng_opts){.threads = 2, .ctx = 100});
   int32_t ids[100];
   fix_tokens(m, ids, 100, 3);
-  static const struct { int n, max, out; } t[] = {{30, 0, 0}, {30, 1, 1}, {30, 2, 2}, {30, -1, 70}, {30, 70, 70}, {30, 71, 70}, {30, 1 << 30, 70}, {99, -1, 1}, {100, 0, 0}, {1, -1, 99}};
+  static const struct {
+    int n, max, out;
+  } t[] = {{30, 0, 0}, {30, 1, 1}, {30, 2, 2}, {30, -1, 70}, {30, 70, 70}, {30, 71, 70}, {30, 1 << 30, 70}, {99, -1, 1}, {100, 0, 0}, {1, -1, 99}};
   for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
     fix_reply *r = fix_run(en, fix_req(ids, t[i].n, t[i].max, i));
     assert_int_equal(r->finish, ENG_LENGTH);
@@ -230,7 +233,13 @@ static void same_logprobs(const eng_token *t, const float *l, int n_top) {
 }
 
 enum { PROMPT = 40, OUT = 25 };
-typedef struct kept { sem_t sem; eng_token out[OUT], prompt[PROMPT]; eng_lp tops[PROMPT + OUT][8]; int n_out, n_prompt, prompt_events; bool text_before_prompt; } kept;
+typedef struct kept {
+  sem_t sem;
+  eng_token out[OUT], prompt[PROMPT];
+  eng_lp tops[PROMPT + OUT][8];
+  int n_out, n_prompt, prompt_events;
+  bool text_before_prompt;
+} kept;
 
 static void keep(eng_token *to, eng_lp *tops, const eng_token *t) {
   *to = *t;
@@ -250,8 +259,8 @@ static void keep_event(void *ctx, const eng_event *ev) {
   } else sem_post(&k->sem);
 }
 
-/* Log-probabilities are those of the raw distribution whatever the sampling options are; of output and of prompt, with 0, 1 and more alternatives, with a
- * stop string that holds text back, and with the prefix already in the cache. */
+/* Log-probabilities are those of the raw distribution whatever the sampling options are; of output and of prompt, with 0, 1 and more alternatives,
+ * with a stop string that holds text back, and with the prefix already in the cache. */
 static void test_logprobs(void **st) {
   (void)st;
   engine *en = fix_engine(m, (eng_opts){.threads = 2, .chunk = 16});
@@ -327,8 +336,13 @@ static void test_cached_tokens(void **st) {
   engine *en = fix_engine(m, (eng_opts){.threads = 1});
   int32_t ids[100];
   fix_tokens(m, ids, 100, 21);
-  static const struct { int n; const char *salt; bool scored; int cached; } t[] = {{100, NULL, false, 0}, {100, NULL, false, 96}, {97, NULL, false, 96}, {96, NULL, false, 80},
-    {17, NULL, false, 16}, {16, NULL, false, 0}, {100, "b", false, 0}, {100, "b", false, 96}, {100, NULL, true, 0}, {100, NULL, false, 96}};
+  static const struct {
+    int n;
+    const char *salt;
+    bool scored;
+    int cached;
+  } t[] = {{100, NULL, false, 0}, {100, NULL, false, 96}, {97, NULL, false, 96}, {96, NULL, false, 80}, {17, NULL, false, 16}, {16, NULL, false, 0},
+      {100, "b", false, 0}, {100, "b", false, 96}, {100, NULL, true, 0}, {100, NULL, false, 96}};
   for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
     eng_req q = fix_req(ids, t[i].n, 3, 1);
     q.salt = t[i].salt;
@@ -347,7 +361,8 @@ static void test_stats(void **st) {
   fix_tokens(m, ids, 50, 1);
   fix_reply *r = fix_run(en, fix_req(ids, 50, 8, 1));
   const eng_stats *s = &r->st;
-  assert_true(s->t_accepted > 0 && s->t_accepted <= s->t_scheduled && s->t_scheduled < s->t_first && s->t_first < s->t_last && s->t_last <= s->t_done);
+  assert_true(
+      s->t_accepted > 0 && s->t_accepted <= s->t_scheduled && s->t_scheduled < s->t_first && s->t_first < s->t_last && s->t_last <= s->t_done);
   assert_true(s->t_device > 0 && s->t_device <= s->t_done - s->t_scheduled);
   eng_gauges g;
   for (int i = 0; i < 5000; i++) { /* the last step is told after the last event */
@@ -610,7 +625,10 @@ static void test_close(void **st) {
 
 /* ---- many at once ---- */
 
-typedef struct client { engine *en; int number; } client;
+typedef struct client {
+  engine *en;
+  int number;
+} client;
 enum { CLIENTS = 4, EACH = 25 };
 
 static void *client_main(void *arg) {
@@ -675,7 +693,10 @@ static void test_preempted_prompt_logprobs(void **st) {
     engine_gauges(en, &g);
     if (tight) assert_true(g.preemptions > 0);
     for (int i = 0; i < SEQS; i++) {
-      if (!tight) { alone[i] = r[i]; continue; }
+      if (!tight) {
+        alone[i] = r[i];
+        continue;
+      }
       assert_int_equal(r[i]->n_prompt, LEN - i);
       assert_int_equal(r[i]->n_tok, NEW);
       for (int p = 1; p < LEN - i; p++) assert_true(r[i]->prompt[p].logprob == alone[i]->prompt[p].logprob);
@@ -762,10 +783,11 @@ static int teardown(void **st) {
 
 int main(void) {
   const struct CMUnitTest t[] = {cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_stop_ids), cmocka_unit_test(test_end_tokens),
-    cmocka_unit_test(test_min_tokens), cmocka_unit_test(test_max_tokens), cmocka_unit_test(test_refused), cmocka_unit_test(test_open_refused),
-    cmocka_unit_test(test_logprobs), cmocka_unit_test(test_no_logprobs), cmocka_unit_test(test_score_only), cmocka_unit_test(test_cached_tokens),
-    cmocka_unit_test(test_stats), cmocka_unit_test(test_choices), cmocka_unit_test(test_cancel_prefill), cmocka_unit_test(test_cancel_decode),
-    cmocka_unit_test(test_cancel_queued), cmocka_unit_test(test_cancel_from_event), cmocka_unit_test(test_queue_full), cmocka_unit_test(test_close),
-    cmocka_unit_test(test_many), cmocka_unit_test(test_preempted_prompt_logprobs), cmocka_unit_test(test_long_rows), cmocka_unit_test(test_long_company)};
+      cmocka_unit_test(test_min_tokens), cmocka_unit_test(test_max_tokens), cmocka_unit_test(test_refused), cmocka_unit_test(test_open_refused),
+      cmocka_unit_test(test_logprobs), cmocka_unit_test(test_no_logprobs), cmocka_unit_test(test_score_only), cmocka_unit_test(test_cached_tokens),
+      cmocka_unit_test(test_stats), cmocka_unit_test(test_choices), cmocka_unit_test(test_cancel_prefill), cmocka_unit_test(test_cancel_decode),
+      cmocka_unit_test(test_cancel_queued), cmocka_unit_test(test_cancel_from_event), cmocka_unit_test(test_queue_full), cmocka_unit_test(test_close),
+      cmocka_unit_test(test_many), cmocka_unit_test(test_preempted_prompt_logprobs), cmocka_unit_test(test_long_rows),
+      cmocka_unit_test(test_long_company)};
   return cmocka_run_group_tests(t, setup, teardown);
 }

@@ -66,7 +66,7 @@ static void test_hit(void **st) {
   compute(&k, "abc", NULL);
   assert_int_equal(hits(&k, "abc", NULL, 1), 3 * PAGE);
   assert_int_equal(hits(&k, "abd", NULL, 1), 2 * PAGE);
-  assert_int_equal(hits(&k, "b", NULL, 1), 0);  /* the same page elsewhere is another page: */
+  assert_int_equal(hits(&k, "b", NULL, 1), 0);   /* the same page elsewhere is another page: */
   assert_int_equal(hits(&k, "bac", NULL, 1), 0); /* its key is the whole way to it */
   assert_int_equal(hits(&k, "acb", NULL, 1), PAGE);
   kv_fini(&k);
@@ -410,7 +410,7 @@ static void test_random(void **st) {
 
 int main(void) {
   const struct CMUnitTest t[] = {cmocka_unit_test(test_hit), cmocka_unit_test(test_cap), cmocka_unit_test(test_salt), cmocka_unit_test(test_lru),
-    cmocka_unit_test(test_exhaustion), cmocka_unit_test(test_shared), cmocka_unit_test(test_twins), cmocka_unit_test(test_publish),
-    cmocka_unit_test(test_no_index), cmocka_unit_test(test_refused), cmocka_unit_test(test_random)};
+      cmocka_unit_test(test_exhaustion), cmocka_unit_test(test_shared), cmocka_unit_test(test_twins), cmocka_unit_test(test_publish),
+      cmocka_unit_test(test_no_index), cmocka_unit_test(test_refused), cmocka_unit_test(test_random)};
   return cmocka_run_group_tests(t, NULL, NULL);
 }

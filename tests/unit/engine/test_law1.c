@@ -1,12 +1,12 @@
-/* Law 1: output is a function of (model, request, seed). Raw logits bit for bit, and drawn tokens, under everything that must not matter; and for each kind
- * of equality a planted fault (a kernel table with one wrong function) under which the same comparison must turn red. */
+/* Law 1: output is a function of (model, request, seed). Raw logits bit for bit, and drawn tokens, under everything that must not matter; and for
+ * each kind of equality a planted fault (a kernel table with one wrong function) under which the same comparison must turn red. */
 #include "eng_fixture.h"
 #include "base/half.h"
 #include <pthread.h>
 
-enum { N = 300 };   /* crosses the attention split at 256 */
+enum { N = 300 }; /* crosses the attention split at 256 */
 
-static model *fmodel, *qmodel;   /* F32 weights (a K-order fault can be planted), quantised weights */
+static model *fmodel, *qmodel; /* F32 weights (a K-order fault can be planted), quantised weights */
 
 static float *logits_of(engine *en, const int32_t *ids, int n, int chunk) {
   err e = {0};
@@ -51,20 +51,29 @@ static void each_model(void (*f)(const model *m, const kern_ops *ops, const int3
 static void check_threads(const model *m, const kern_ops *ops, const int32_t *ids, const float *want) {
   for (int th = 2; th <= 3; th++) assert_true(agree(m, (eng_opts){.ops = ops, .threads = th}, 0, ids, want));
 }
-static void test_threads(void **st) { (void)st; each_model(check_threads); }
+static void test_threads(void **st) {
+  (void)st;
+  each_model(check_threads);
+}
 
 static void check_chunks(const model *m, const kern_ops *ops, const int32_t *ids, const float *want) {
   static const int chunks[] = {1, 3, 7, 64, 255};
   for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) assert_true(agree(m, (eng_opts){.ops = ops, .threads = 2}, chunks[i], ids, want));
 }
-static void test_chunks(void **st) { (void)st; each_model(check_chunks); }
+static void test_chunks(void **st) {
+  (void)st;
+  each_model(check_chunks);
+}
 
 static void check_pages(const model *m, const kern_ops *ops, const int32_t *ids, const float *want) {
   static const int pages[] = {32, 48, 512};
   for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
     assert_true(agree(m, (eng_opts){.ops = ops, .threads = 2, .page = pages[i], .ctx = 512}, 64, ids, want));
 }
-static void test_pages(void **st) { (void)st; each_model(check_pages); }
+static void test_pages(void **st) {
+  (void)st;
+  each_model(check_pages);
+}
 
 /* Rows behind a prefix that was computed before, at every page boundary (fewer under a sanitizer). */
 static void check_prefix(const model *m, const kern_ops *ops, const int32_t *ids, const float *want) {
@@ -82,7 +91,10 @@ static void check_prefix(const model *m, const kern_ops *ops, const int32_t *ids
   free(got);
   engine_close(en);
 }
-static void test_prefix(void **st) { (void)st; each_model(check_prefix); }
+static void test_prefix(void **st) {
+  (void)st;
+  each_model(check_prefix);
+}
 
 /* Beside others: logits are asked for while seven sequences decode and prefill in the same batches. */
 static void check_company(const model *m, const kern_ops *ops, const int32_t *ids, const float *want) {
@@ -98,7 +110,7 @@ static void check_company(const model *m, const kern_ops *ops, const int32_t *id
   float *got = logits_of(en, ids, N, 0);
   eng_gauges g;
   engine_gauges(en, &g);
-  assert_true(g.running >= 2);   /* it did have company */
+  assert_true(g.running >= 2); /* it did have company */
   assert_memory_equal(got, want, (size_t)N * (size_t)m->arch.vocab * sizeof *got);
   for (int i = 0; i < 7; i++) {
     engine_cancel(t[i]);
@@ -109,7 +121,10 @@ static void check_company(const model *m, const kern_ops *ops, const int32_t *id
   free(got);
   engine_close(en);
 }
-static void test_company(void **st) { (void)st; each_model(check_company); }
+static void test_company(void **st) {
+  (void)st;
+  each_model(check_company);
+}
 
 /* Drawn tokens and their log-probabilities: alone, in a batch of eight, and with so few pages that sequences are preempted and computed again. */
 static void test_sampled(void **st) {
@@ -185,13 +200,17 @@ static const kern_ops *real;
 
 /* Fault 1: the order along K depends on how many rows there are. */
 static void gemm_k_order(const kern_mat *w, const kern_act *a, int n, int p0, int p1, float *y, int ldy) {
-  if (n == 1 || w->type != WT_F32) { real->gemm(w, a, n, p0, p1, y, ldy); return; }
+  if (n == 1 || w->type != WT_F32) {
+    real->gemm(w, a, n, p0, p1, y, ldy);
+    return;
+  }
   const float *d = w->data;
   for (int r = p0 * KERN_PANEL; r < p1 * KERN_PANEL && r < w->rows; r++)
     for (int i = 0; i < n; i++) {
       float acc = 0;
       for (int k = w->cols - 1; k >= 0; k--)
-        acc = __builtin_fmaf(d[((size_t)(r / KERN_PANEL) * (size_t)w->cols + (size_t)k) * KERN_PANEL + (size_t)(r % KERN_PANEL)], a->x[(size_t)i * (size_t)a->ldx + (size_t)k], acc);
+        acc = __builtin_fmaf(d[((size_t)(r / KERN_PANEL) * (size_t)w->cols + (size_t)k) * KERN_PANEL + (size_t)(r % KERN_PANEL)],
+            a->x[(size_t)i * (size_t)a->ldx + (size_t)k], acc);
       y[(size_t)i * (size_t)ldy + (size_t)r] = acc;
     }
 }
@@ -204,13 +223,13 @@ static void attn_by_pages(const kern_attn *a, int h, int r0, int r1) {
   real->attn(&b, h, r0, r1);
 }
 
-/* Fault 3: rows of one chunk see each other's K before it was rounded. The raw values are kept aside (one thread, one sequence), and attention runs over a
- * second pool of F32 pages that holds rounded K for earlier positions and raw K for the chunk's own. */
+/* Fault 3: rows of one chunk see each other's K before it was rounded. The raw values are kept aside (one thread, one sequence), and attention runs
+ * over a second pool of F32 pages that holds rounded K for earlier positions and raw K for the chunk's own. */
 static float raw_k[8][512][512], raw_v[8][512][512];
 static int raw_n;
 static void store_raw(const kern_kv *kv, int layer, int32_t page, int slot, const float *k, const float *v, int h0, int h1) {
   real->kv_store(kv, layer, page, slot, k, v, h0, h1);
-  int pos = page * kv->page + slot;   /* pages of a fresh pool are handed out in order */
+  int pos = page * kv->page + slot; /* pages of a fresh pool are handed out in order */
   for (int i = h0 * kv->head_dim; i < h1 * kv->head_dim; i++) raw_k[layer][pos][i] = k[i], raw_v[layer][pos][i] = v[i];
   if (pos + 1 > raw_n) raw_n = pos + 1;
 }
@@ -248,7 +267,7 @@ static void test_controls(void **st) {
   k.gemm = gemm_k_order;
   s.attn = attn_by_pages;
   u.kv_store = store_raw, u.attn = attn_unrounded;
-  assert_false(fault_seen(ok, 64));      /* the same comparison without a fault is green */
+  assert_false(fault_seen(ok, 64)); /* the same comparison without a fault is green */
   assert_true(fault_seen(k, 1));
   assert_true(fault_seen(s, 64));
   raw_n = 0;
@@ -269,7 +288,8 @@ static int teardown(void **st) {
 }
 
 int main(void) {
-  const struct CMUnitTest t[] = {cmocka_unit_test(test_threads), cmocka_unit_test(test_chunks), cmocka_unit_test(test_pages), cmocka_unit_test(test_prefix),
-    cmocka_unit_test(test_company), cmocka_unit_test(test_sampled), cmocka_unit_test(test_seed_matters), cmocka_unit_test(test_controls)};
+  const struct CMUnitTest t[] = {cmocka_unit_test(test_threads), cmocka_unit_test(test_chunks), cmocka_unit_test(test_pages),
+      cmocka_unit_test(test_prefix), cmocka_unit_test(test_company), cmocka_unit_test(test_sampled), cmocka_unit_test(test_seed_matters),
+      cmocka_unit_test(test_controls)};
   return cmocka_run_group_tests(t, setup, teardown);
 }

@@ -1,5 +1,5 @@
-/* Tokens to text: random tokens, code points cut between tokens, stop strings of every kind, against a search over the whole text. What is given out never
- * holds a byte that the answer does not have, and never lags by more than a stop string could need. */
+/* Tokens to text: random tokens, code points cut between tokens, stop strings of every kind, against a search over the whole text. What is given out
+ * never holds a byte that the answer does not have, and never lags by more than a stop string could need. */
 #include "eng_fixture.h"
 #include "base/rng.h"
 #include "engine/seq.h"
@@ -47,7 +47,13 @@ static void on_event(void *ctx, const eng_event *ev) {
 }
 
 /* What the answer must be, from the tokens that were drawn. */
-typedef struct answer { char text[4096]; size_t n; bool stopped; const char *which; int drawn; } answer;
+typedef struct answer {
+  char text[4096];
+  size_t n;
+  bool stopped;
+  const char *which;
+  int drawn;
+} answer;
 
 static ptrdiff_t last_start(const buf *b, size_t from, str st) { /* first occurrence that ends after `from` */
   for (size_t at = 0; at + st.n <= b->n; at++)
@@ -111,7 +117,7 @@ static void check(eng_req q, const int32_t *token, int n) {
     done = out_token(s, m, token[i], &(out_lp){logprob_of(i), top, TOPS}, &f);
     tok_stream_push(m->tok, &det, token[i], &all);
     assert_true(h.text.n <= a.n && !memcmp(h.text.p ? h.text.p : "", a.text, h.text.n)); /* nothing leaked */
-    if (!done) assert_true(h.text.n + lag >= all.n);                                       /* nothing held for long */
+    if (!done) assert_true(h.text.n + lag >= all.n);                                     /* nothing held for long */
     if (done) out_done(s, f, NULL);
   }
   assert_true(done);
@@ -170,13 +176,15 @@ static void test_named(void **st) {
     check_text("nothing to stop at", (str[]){STR("xyz")}, 1, include);
     check_text("one END two", (str[]){STR("END")}, 1, include);
     check_text("END", (str[]){STR("END")}, 1, include);
-    check_text("EN", (str[]){STR("END")}, 1, include);              /* held to the last, then given */
-    check_text("aabaabaac", (str[]){STR("aabaac")}, 1, include);    /* its head overlaps itself */
+    check_text("EN", (str[]){STR("END")}, 1, include);                 /* held to the last, then given */
+    check_text("aabaabaac", (str[]){STR("aabaac")}, 1, include);       /* its head overlaps itself */
     check_text("abcabd", (str[]){STR("abd"), STR("cab")}, 2, include); /* the earlier in the text wins */
     check_text("xabcd", (str[]){STR("bcd"), STR("abc")}, 2, include);
     check_text("xabcd", (str[]){STR("abcd"), STR("bc")}, 2, include); /* the one that is complete first */
     check_text("h\xc3\xa9 \xe2\x82\xac!", (str[]){STR("\xe2\x82\xac")}, 1, include);
-    check_text("ab\xf0\x9f\x98\x80" "cd", (str[]){STR("c"), STR("zz")}, 2, include);
+    check_text("ab\xf0\x9f\x98\x80"
+               "cd",
+        (str[]){STR("c"), STR("zz")}, 2, include);
     check_text("bad \xc3( bytes \xff", (str[]){STR("(")}, 1, include);
     check_text("bad \xe2\x82", (str[]){STR("zz")}, 1, include); /* never finished */
   }
@@ -237,7 +245,8 @@ static void test_random(void **st) {
   assert_true(stopped > 3000 && stopped < 17000);
 }
 
-/* An end token ends the answer and is no part of its text, yet reported; before min_tokens, and when ends are ignored, it is a token like any other. */
+/* An end token ends the answer and is no part of its text, yet reported; before min_tokens, and when ends are ignored, it is a token like any other.
+ */
 static void test_ends(void **st) {
   (void)st;
   int32_t end = tok_eos(m->tok);
@@ -290,6 +299,6 @@ static int teardown(void **st) {
 
 int main(void) {
   const struct CMUnitTest t[] = {cmocka_unit_test(test_named), cmocka_unit_test(test_inside_a_token), cmocka_unit_test(test_many_silent),
-    cmocka_unit_test(test_random), cmocka_unit_test(test_ends)};
+      cmocka_unit_test(test_random), cmocka_unit_test(test_ends)};
   return cmocka_run_group_tests(t, setup, teardown);
 }

@@ -129,7 +129,8 @@ static void naive_dry(naive *s, const sample_in *in) {
     if (!in->breaker[i] && len > longest[in->history[i]]) longest[in->history[i]] = len;
   }
   for (int i = 0; i < s->vocab; i++)
-    if (longest[i] && longest[i] >= o->dry_allowed_length) s->v[i] -= (double)o->dry_multiplier * pow((double)o->dry_base, longest[i] - o->dry_allowed_length);
+    if (longest[i] && longest[i] >= o->dry_allowed_length)
+      s->v[i] -= (double)o->dry_multiplier * pow((double)o->dry_base, longest[i] - o->dry_allowed_length);
 }
 
 static void naive_bias(naive *s, const eng_sampling *o) {
@@ -221,36 +222,44 @@ static void new_case(random_case *c, int vocab, int n_history) {
     if (i > 30 && !below(20)) memcpy(c->history + i - 10, c->history + i - 25, 10 * sizeof *c->history);
   }
   for (int i = 0; i < n_history; i++) c->breaker[i] = c->history[i] == few - 1;
-  c->in = (sample_in){.logits = c->logits, .vocab = vocab, .s = &c->s, .history = c->history, .n_history = n_history, .n_prompt = n_history / 2,
-    .breaker = c->breaker, .choice = below(4), .position = n_history};
+  c->in = (sample_in){.logits = c->logits,
+      .vocab = vocab,
+      .s = &c->s,
+      .history = c->history,
+      .n_history = n_history,
+      .n_prompt = n_history / 2,
+      .breaker = c->breaker,
+      .choice = below(4),
+      .position = n_history};
 }
 
 typedef enum option { TEMP, BIAS, PRESENCE, FREQUENCY, REPETITION, DRY, BAN, TOP_K, TYPICAL, TOP_P, MIN_P, N_OPTIONS } option;
-static const char *const option_names[N_OPTIONS] = {"temperature", "bias", "presence", "frequency", "repetition", "dry", "ban", "top_k", "typical", "top_p", "min_p"};
+static const char *const option_names[N_OPTIONS] = {
+    "temperature", "bias", "presence", "frequency", "repetition", "dry", "ban", "top_k", "typical", "top_p", "min_p"};
 
 static const int32_t ban[] = {0, 1};
 
 static void set_option(random_case *c, option o) {
   eng_sampling *s = &c->s;
   switch (o) {
-    case TEMP: s->temperature = below(4) ? (float)exp(uniform(log(0.05), log(5))) : 0; break;
-    case BIAS:
-      s->bias = c->bias, s->n_bias = 1 + below(8);
-      for (int i = 0; i < s->n_bias; i++) c->bias[i] = (eng_bias){below(c->in.vocab + 2) - 1, (float)uniform(-6, 6)};
-      break;
-    case PRESENCE: s->presence = (float)uniform(-2, 2); break;
-    case FREQUENCY: s->frequency = (float)uniform(-0.5, 0.5); break;
-    case REPETITION: s->repetition = (float)uniform(0.5, 2); break;
-    case DRY:
-      s->dry_multiplier = (float)uniform(0.1, 2), s->dry_base = (float)uniform(1, 2), s->dry_allowed_length = below(5);
-      s->dry_last_n = below(2) ? -1 : below(c->in.n_history + 20);
-      break;
-    case BAN: c->in.ban = ban, c->in.n_ban = 2; break;
-    case TOP_K: s->top_k = 1 + below(c->in.vocab + 2); break;
-    case TYPICAL: s->typical_p = (float)uniform(0.05, 1); break;
-    case TOP_P: s->top_p = (float)uniform(0.05, 1); break;
-    case MIN_P: s->min_p = (float)uniform(0.001, 0.7); break;
-    default: break;
+  case TEMP: s->temperature = below(4) ? (float)exp(uniform(log(0.05), log(5))) : 0; break;
+  case BIAS:
+    s->bias = c->bias, s->n_bias = 1 + below(8);
+    for (int i = 0; i < s->n_bias; i++) c->bias[i] = (eng_bias){below(c->in.vocab + 2) - 1, (float)uniform(-6, 6)};
+    break;
+  case PRESENCE: s->presence = (float)uniform(-2, 2); break;
+  case FREQUENCY: s->frequency = (float)uniform(-0.5, 0.5); break;
+  case REPETITION: s->repetition = (float)uniform(0.5, 2); break;
+  case DRY:
+    s->dry_multiplier = (float)uniform(0.1, 2), s->dry_base = (float)uniform(1, 2), s->dry_allowed_length = below(5);
+    s->dry_last_n = below(2) ? -1 : below(c->in.n_history + 20);
+    break;
+  case BAN: c->in.ban = ban, c->in.n_ban = 2; break;
+  case TOP_K: s->top_k = 1 + below(c->in.vocab + 2); break;
+  case TYPICAL: s->typical_p = (float)uniform(0.05, 1); break;
+  case TOP_P: s->top_p = (float)uniform(0.05, 1); break;
+  case MIN_P: s->min_p = (float)uniform(0.001, 0.7); break;
+  default: break;
   }
 }
 
@@ -275,7 +284,9 @@ static int compare(unsigned options, int n, turns wrong) {
       if (options >> o & 1) set_option(&c, (option)o);
     int32_t want = naive_token(&c.in, AS_STATED), got = product(&c);
     if (want < 0) left_out++;
-    else if (want != got) fail_msg("case %d of options %x: token %d, %d expected (vocabulary %d, temperature %g)", i, options, got, want, c.in.vocab, (double)c.s.temperature);
+    else if (want != got)
+      fail_msg(
+          "case %d of options %x: token %d, %d expected (vocabulary %d, temperature %g)", i, options, got, want, c.in.vocab, (double)c.s.temperature);
     if (wrong != AS_STATED && want >= 0) {
       int32_t other = naive_token(&c.in, wrong);
       differ += other >= 0 && other != got;
@@ -398,7 +409,8 @@ static void test_pruning(void **st) {
     for (const kern_ops *const *t = kern_tables(); *t; t++)
       if ((*t)->usable()) {
         int32_t got = sample_token(*t, &work, &in);
-        if (got != want) fail_msg("case %d, %s: token %d, %d expected (vocabulary %d, temperature %g)", i, (*t)->name, got, want, vocab, (double)s.temperature);
+        if (got != want)
+          fail_msg("case %d, %s: token %d, %d expected (vocabulary %d, temperature %g)", i, (*t)->name, got, want, vocab, (double)s.temperature);
       }
   }
 }
@@ -503,7 +515,8 @@ static void test_odd_options(void **st) {
     new_case(&c, 3 + below(50), 2 + below(40));
     for (int o = 0; o < N_OPTIONS; o++)
       if (below(2)) set_option(&c, (option)o);
-    float *const f[] = {&c.s.temperature, &c.s.top_p, &c.s.min_p, &c.s.typical_p, &c.s.presence, &c.s.frequency, &c.s.repetition, &c.s.dry_multiplier, &c.s.dry_base, &c.bias[0].bias};
+    float *const f[] = {&c.s.temperature, &c.s.top_p, &c.s.min_p, &c.s.typical_p, &c.s.presence, &c.s.frequency, &c.s.repetition, &c.s.dry_multiplier,
+        &c.s.dry_base, &c.bias[0].bias};
     for (int k = 0; k < 3; k++) *f[below(10)] = odd[below(10)];
     int32_t t = sample_token(*kern_tables(), &work, &c.in);
     assert_true(t >= 0 && t < c.in.vocab);
@@ -572,9 +585,9 @@ static int teardown(void **st) {
 }
 
 int main(void) {
-  const struct CMUnitTest t[] = {cmocka_unit_test(test_philox), cmocka_unit_test(test_noise_key), cmocka_unit_test(test_greedy), cmocka_unit_test(test_options),
-    cmocka_unit_test(test_together), cmocka_unit_test(test_order), cmocka_unit_test(test_prompt_counts), cmocka_unit_test(test_pruning),
-    cmocka_unit_test(test_distribution), cmocka_unit_test(test_odd_logits), cmocka_unit_test(test_odd_options), cmocka_unit_test(test_logprobs),
-    cmocka_unit_test(test_logprobs_odd)};
+  const struct CMUnitTest t[] = {cmocka_unit_test(test_philox), cmocka_unit_test(test_noise_key), cmocka_unit_test(test_greedy),
+      cmocka_unit_test(test_options), cmocka_unit_test(test_together), cmocka_unit_test(test_order), cmocka_unit_test(test_prompt_counts),
+      cmocka_unit_test(test_pruning), cmocka_unit_test(test_distribution), cmocka_unit_test(test_odd_logits), cmocka_unit_test(test_odd_options),
+      cmocka_unit_test(test_logprobs), cmocka_unit_test(test_logprobs_odd)};
   return cmocka_run_group_tests(t, setup, teardown);
 }

@@ -1,5 +1,6 @@
-/* The real scheduler and page pool under a fake model: thousands of random loads, each step checked. The fake model writes into every position of a page
- * what a real one would have made of the whole text before it, so a page that is lost, overwritten or found by the wrong prefix shows at once. */
+/* The real scheduler and page pool under a fake model: thousands of random loads, each step checked. The fake model writes into every position of a
+ * page what a real one would have made of the whole text before it, so a page that is lost, overwritten or found by the wrong prefix shows at once.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +24,7 @@ typedef struct world {
   uint64_t memory[PAGES_MAX][PAGE];
   seq *live[SEQS];
   int n_live;
-  char salt[SEQS];          /* by arrival */
+  char salt[SEQS]; /* by arrival */
   uint64_t longest_wait[SEQS];
   long steps, finished;
 } world;
@@ -64,8 +65,13 @@ static void arrive(world *w, int number, bool prompts_only) {
   for (int i = n - below(20); i < n; i++)
     if (i >= 0) v[i] = below(2);
   w->salt[number] = (char)(below(4) == 0);
-  eng_req r = {.tokens = v, .n_tokens = n, .max_tokens = prompts_only ? 0 : below(60) - 1, .top_logprobs = -1, .prompt_logprobs = below(6) ? -1 : 0,
-    .salt = w->salt[number] ? "tenant" : NULL, .on_event = on_event};
+  eng_req r = {.tokens = v,
+      .n_tokens = n,
+      .max_tokens = prompts_only ? 0 : below(60) - 1,
+      .top_logprobs = -1,
+      .prompt_logprobs = below(6) ? -1 : 0,
+      .salt = w->salt[number] ? "tenant" : NULL,
+      .on_event = on_event};
   eng_sampling_default(&r.s, NULL);
   seq *s;
   err e;
@@ -188,7 +194,9 @@ static void step(world *w) {
   if (++w->steps > STEPS_MAX) fail_msg("%d sequences still live after %ld steps", w->n_live, w->steps);
 }
 
-typedef struct load { uint64_t preemptions, hits; } load;
+typedef struct load {
+  uint64_t preemptions, hits;
+} load;
 
 static void run_load(bool cancels, bool prompts_only, load *sum) {
   int max_seqs = 1 + below(6);
@@ -275,6 +283,7 @@ static int setup(void **st) {
 }
 
 int main(void) {
-  const struct CMUnitTest t[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_cancels), cmocka_unit_test(test_prompts), cmocka_unit_test(test_long_prompt)};
+  const struct CMUnitTest t[] = {
+      cmocka_unit_test(test_random), cmocka_unit_test(test_cancels), cmocka_unit_test(test_prompts), cmocka_unit_test(test_long_prompt)};
   return cmocka_run_group_tests(t, setup, NULL);
 }
