@@ -65,7 +65,7 @@ static bool take_room(seq *s, const eng_req *r, const kv_pool *kv) {
       if (!s->prompt_top) return false;
     }
   }
-  buf_init(&s->pend, held + (1 << 16));
+  buf_init(&s->pend, SIZE_MAX / 2); /* never more than what is held and one token's text, which a model's file may make long */
   return buf_reserve(&s->pend, held + 512) && kv_table_init(&s->kv, s->max_tok, kv, r->salt);
 }
 
