@@ -9,10 +9,14 @@
 #include "base/str.h"
 #include <jansson.h>
 
+enum { JSON_COST_MAX = 256 << 20 };
+
 void json_setup(void); /* hash seed from the kernel; call once at start */
-/* One JSON value and nothing behind it. Refused: nesting over 128 levels, invalid UTF-8, duplicate keys are allowed (last wins),
- * lone surrogates, NaN and infinities, numbers out of range. Embedded NUL (\u0000) in strings is allowed. */
+/* One JSON value and nothing behind it. Refused: nesting over 128 levels, values that would take more than JSON_COST_MAX bytes (ERR_TOO_LARGE),
+ * invalid UTF-8, duplicate keys are allowed (last wins), lone surrogates, NaN and infinities, numbers out of range. Embedded NUL (\u0000) in strings
+ * is allowed. */
 bool json_parse(str text, json_t **ret, err *e);
+uint64_t json_cost(str text); /* bytes that the document of this text takes, at most, roughly; any text */
 bool json_load_path(const char *path, size_t max_bytes, json_t **ret, err *e);
 
 /* Getters: absent or null leaves *ret as it is and returns true; another type fails. `path` prefixes err.param ("messages[3]"); may be "". */

@@ -25,7 +25,7 @@ typedef struct http_opts {
   int header_ms, body_ms, idle_ms;         /* 0: 10 s, 60 s without progress (and a floor rate against drip-feeding), 120 s */
   int drain_ms;                            /* what a request under way may still take to arrive once draining began; 0: 5 s */
   uint64_t max_out;                        /* bytes buffered for one slow reader of a stream; 0: 1 MiB */
-  uint64_t max_mem;                        /* bytes of requests held at once, all connections together; 0: 1 GiB */
+  uint64_t max_mem;                        /* bytes of requests, and what http_hold adds, at once, all connections together; 0: 1 GiB */
   void (*handler)(http_req *r, void *ctx); /* the whole request has been read */
   void *ctx;
 } http_opts;
@@ -43,6 +43,9 @@ str http_header(const http_req *r, const char *name); /* case-insensitive; {NULL
 str http_body(const http_req *r);
 int64_t http_accepted_ns(const http_req *r); /* clock_now() when the last byte of the request was read */
 
+/* Counts memory that the handler takes for this request beside its bytes against max_mem, until the answer ends. False: there is no room, nothing was
+ * counted. */
+bool http_hold(http_req *r, uint64_t bytes);
 /* Adds a header to the answer (before it begins), 16 KiB together. One with a control character in it is dropped whole. */
 void http_add(http_req *r, const char *name, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void http_respond(http_req *r, int status, const char *content_type, str body); /* whole; r is gone afterwards */

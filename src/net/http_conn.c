@@ -220,7 +220,13 @@ static void next_request(conn *c) {
   if (c->in.n || c->eof || c->paused) server_todo(c->s, c);
 }
 
+static void let_go(conn *c) {
+  c->s->mem -= c->held;
+  c->held = 0;
+}
+
 static void end_answer(conn *c) {
+  let_go(c);
   c->active = false;
   c->on_close = NULL;
   if (c->state == CONN_DEAD) server_todo(c->s, c);
@@ -433,6 +439,7 @@ static void tell_closed(conn *c) {
 }
 
 static void conn_free(conn *c) {
+  let_go(c);
   c->s->mem -= c->in.cap;
   buf_fini(&c->in);
   buf_fini(&c->out);
@@ -499,6 +506,14 @@ str http_header(const http_req *r, const char *name) { return http_parse_field(&
 str http_body(const http_req *r) { return (str){r->in.p + r->h.body, r->h.body_n}; }
 int64_t http_accepted_ns(const http_req *r) { return r->accepted; }
 size_t http_stream_pending(const http_req *r) { return out_pending(r); }
+
+bool http_hold(http_req *r, uint64_t bytes) {
+  http_server *s = r->s;
+  if (!r->active || s->mem > s->o.max_mem || bytes > s->o.max_mem - s->mem) return false;
+  s->mem += bytes;
+  r->held += bytes;
+  return true;
+}
 
 void http_add(http_req *r, const char *name, const char *fmt, ...) {
   if (!r->active || r->state != CONN_WORK) return;

@@ -40,6 +40,7 @@ struct http_req {
   bool processing; /* conn_process is on the stack */
   bool keep, head_only, chunked, early;
   int64_t deadline, body_start, accepted;
+  uint64_t held;            /* by http_hold */
   uint64_t wire, sent_mark; /* body bytes as they came; bytes taken by the kernel since the stall deadline was set */
   http_parse h;
   buf in, out, extra;

@@ -158,7 +158,7 @@ void exchange_start(server *s, http_req *r, const char *route, const api_dialect
   exchange *x = NULL;
   const char *id = server_request_id(s);
   err e = {0};
-  if (api_request_parse(d, http_body(r), &req, &e) && check(s, req, &e)) x = exchange_new(s, r, route, req, id, &e);
+  if (server_hold(r, &e) && api_request_parse(d, http_body(r), &req, &e) && check(s, req, &e)) x = exchange_new(s, r, route, req, id, &e);
   if (!x) {
     api_request_unref(req);
     server_refuse(s, r, route, id, &e);

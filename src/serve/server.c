@@ -162,6 +162,13 @@ void server_answer(server *s, http_req *r, const char *route, const char *type, 
   http_respond(r, 200, type, body);
 }
 
+/* What parsing refuses anyway is not counted: its refusal says more. */
+bool server_hold(http_req *r, err *e) {
+  uint64_t cost = json_cost(http_body(r));
+  if (cost > JSON_COST_MAX || http_hold(r, cost)) return true;
+  return err_set(e, ERR_BUSY, "the requests at hand take as much memory as they may: try again in a moment");
+}
+
 bool server_knows(const server *s, str name, err *e) {
   if (!name.n || str_is(name, s->parts.name)) return true;
   return err_param(e, ERR_NOT_FOUND, "model", "the model '%.100s' is not served here: this server has '%s'", name.p, s->parts.name);

@@ -52,6 +52,8 @@ const server_opts *server_options(const server *s);
 void server_refuse(server *s, http_req *r, const char *route, const char *id, const err *e);
 /* A whole good answer, counted. */
 void server_answer(server *s, http_req *r, const char *route, const char *type, str body);
+/* Counts what parsing the request's body will take against the server's bound, before it is parsed. */
+bool server_hold(http_req *r, err *e);
 /* Refuses another model's name, listing what there is. "" and NULL are fine: there is only one. */
 bool server_knows(const server *s, str model, err *e);
 /* The name of the request being handled, already on its answer: the client's own X-Request-Id when it is sane, else one of ours. Valid until the

@@ -187,7 +187,7 @@ void tokens_start(server *s, http_req *r, const char *route, tokens_what what) {
   *j = (job){.server = s, .http = r, .route = route, .model = p->model, .ctx = p->ctx, .what = what};
   snprintf(j->id, sizeof j->id, "%s", server_request_id(s));
   buf_init(&j->out, ANSWER_MAX);
-  bool ok = read_job(j, http_body(r), &e);
+  bool ok = server_hold(r, &e) && read_job(j, http_body(r), &e);
   if (ok && !work_add(server_work(s), run, done, j))
     ok = err_set(&e, ERR_BUSY, "too many requests are waiting for the tokenizer: try again in a moment");
   if (ok) {

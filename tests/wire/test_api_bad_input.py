@@ -46,6 +46,17 @@ def test_ten_megabytes():
     check.equal(c.post("/v1/chat/completions", b"x" * (17 << 20)).status, 413)
 
 
+def test_values_that_would_fill_the_memory():
+    """15 MB of empty lists are 1 GB as a document: refused before there is one."""
+    for piece in ("[],", "{},", '"",'):
+        body = '{"messages":[{"role":"user","content":"x"}],"max_tokens":1,"metadata":[' + piece * (15_000_000 // len(piece)) + "1]}"
+        for path in ("/v1/chat/completions", "/tokenize"):
+            refused(raw(body, path), 413, None, "256 MiB")
+    with open(f"/proc/{server.p.pid}/status") as f:
+        peak = next(int(line.split()[1]) for line in f if line.startswith("VmHWM"))
+    assert peak < 600_000, f"{peak} kB at most"
+
+
 def test_content_type_does_not_matter():
     body = json.dumps({"messages": MSG, "max_tokens": 1}).encode()
     for ct in ("text/plain", "application/x-www-form-urlencoded", "nonsense"):

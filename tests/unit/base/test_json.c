@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 #include "base/json.h"
+#include <malloc.h>
 #include <stdio.h>
 
 static json_t *parse(const char *text) {
@@ -79,7 +80,50 @@ static void test_getters(void **state) {
   json_decref(o);
 }
 
+static size_t taken(void) {
+  struct mallinfo2 m = mallinfo2(); /* zeros under a sanitizer */
+  return m.uordblks + m.hblkhd;
+}
+
+/* What the estimate says is what the document takes at most: it is what keeps a small body from becoming a large process. */
+static void test_cost(void **state) {
+  (void)state;
+  static const char *const unit[] = {"[],", "{},", "\"\",", "1,", "1.5,", "true,", "{\"\":{}},", "[1],",
+      "{\"a\":1,\"b\":2,\"c\":3,\"d\":4,\"e\":5,\"f\":6},", "[[[[1]]]],", "\"abcdefghijklmnopqrstuvwxyz\","};
+  for (size_t u = 0; u <= sizeof unit / sizeof *unit; u++) {
+    size_t n = 200000, cap = n * 80, len = 0;
+    char *b = malloc(cap);
+    bool keys = u == sizeof unit / sizeof *unit; /* one object of many names */
+    b[len++] = keys ? '{' : '[';
+    for (size_t i = 0; i < n; i++) len += (size_t)(keys ? snprintf(b + len, 80, "\"%zx\":1,", i) : snprintf(b + len, 80, "%s", unit[u]));
+    b[len - 1] = keys ? '}' : ']';
+    size_t before = taken();
+    json_t *v = NULL;
+    err e = {0};
+    if (json_parse((str){b, len}, &v, &e)) {
+      size_t now = taken(), cost = json_cost((str){b, len});
+      if (now - before > cost) fail_msg("%s: takes %zu, estimated %zu", keys ? "names" : unit[u], now - before, cost);
+      json_decref(v);
+    } else assert_int_equal(e.code, ERR_TOO_LARGE);
+    free(b);
+  }
+  size_t n = 4 << 20;
+  char *b = malloc(n);
+  for (size_t i = 0; i < n; i++) b[i] = "[],"[i % 3];
+  b[0] = '[', b[n - 1] = ']';
+  json_t *v = NULL;
+  err e = {0};
+  assert_false(json_parse((str){b, n}, &v, &e));
+  assert_int_equal(e.code, ERR_TOO_LARGE);
+  assert_non_null(strstr(e.msg, "256 MiB"));
+  b[0] = b[n - 1] = '"'; /* the same bytes as text are no trouble */
+  assert_true(json_parse((str){b, n}, &v, &e));
+  json_decref(v);
+  free(b);
+}
+
 int main(void) {
-  const struct CMUnitTest t[] = {cmocka_unit_test(test_refused), cmocka_unit_test(test_depth), cmocka_unit_test(test_getters)};
+  const struct CMUnitTest t[] = {
+      cmocka_unit_test(test_refused), cmocka_unit_test(test_depth), cmocka_unit_test(test_cost), cmocka_unit_test(test_getters)};
   return cmocka_run_group_tests(t, NULL, NULL);
 }

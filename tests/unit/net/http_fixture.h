@@ -79,6 +79,13 @@ static void fx_handler(http_req *r, void *ctx) {
     http_stream_write(r, STR("hello "));
     http_stream_write(r, STR("world, here are more than sixteen"));
     http_stream_end(r);
+  } else if (str_is(p, "/hold")) { /* half of what there is */
+    if (!http_hold(r, 1 << 20)) http_respond(r, 503, NULL, STR(""));
+    else if (str_is(http_query(r), "now")) http_respond(r, 200, NULL, STR(""));
+    else {
+      fx.held = r;
+      http_on_close(r, fx_on_close, NULL);
+    }
   } else if (str_is(p, "/hang")) {
     fx.held = r;
     http_on_close(r, fx_on_close, NULL);

@@ -580,6 +580,39 @@ static void test_drain_half_sent(void **state) {
   fixture_stop();
 }
 
+/* What handlers take counts until their answer has ended, however it ended. */
+static void test_hold(void **state) {
+  (void)state;
+  char got[2048];
+  fixture_start((http_opts){.max_mem = (2 << 20) + (1 << 19)});
+  int a = dial(), b = dial();
+  for (int i = 0; i < 5; i++) { /* given back each time */
+    say(a, "GET /hold?now HTTP/1.1\r\n" H "\r\n");
+    hear_until(a, got, sizeof got, "\r\n\r\n", 2000);
+    assert_non_null(strstr(got, "200 OK"));
+  }
+  int handled = atomic_load(&fx.handled);
+  say(a, "GET /hold HTTP/1.1\r\n" H "\r\n");
+  assert_true(wait_for(&fx.handled, handled + 1, 2000));
+  say(b, "GET /hold?now HTTP/1.1\r\n" H "\r\n");
+  hear_until(b, got, sizeof got, "\r\n\r\n", 2000);
+  assert_non_null(strstr(got, "200 OK"));
+  int c = dial();
+  say(c, "GET /hold HTTP/1.1\r\n" H "\r\n");
+  assert_true(wait_for(&fx.handled, handled + 3, 2000));
+  say(b, "GET /hold?now HTTP/1.1\r\n" H "\r\n");
+  hear_until(b, got, sizeof got, "\r\n\r\n", 2000);
+  assert_non_null(strstr(got, "503 "));
+  close(a);
+  assert_true(wait_for(&fx.closed, 1, 2000));
+  say(b, "GET /hold?now HTTP/1.1\r\n" H "\r\n");
+  hear_until(b, got, sizeof got, "\r\n\r\n", 2000);
+  assert_non_null(strstr(got, "200 OK"));
+  close(b);
+  close(c);
+  fixture_stop();
+}
+
 static void test_addresses(void **state) {
   (void)state;
   loop *l = loop_new();
@@ -645,7 +678,7 @@ int main(void) {
   };
   const struct CMUnitTest hurried[] = {cmocka_unit_test(test_slow), cmocka_unit_test(test_slow_reader), cmocka_unit_test(test_many)};
   const struct CMUnitTest alone[] = {
-      cmocka_unit_test(test_free_while_busy), cmocka_unit_test(test_drain_half_sent), cmocka_unit_test(test_addresses)};
+      cmocka_unit_test(test_free_while_busy), cmocka_unit_test(test_drain_half_sent), cmocka_unit_test(test_hold), cmocka_unit_test(test_addresses)};
   return cmocka_run_group_tests_name("server", plain, start_plain, stop) +
          cmocka_run_group_tests_name("server, short limits", hurried, start_short, stop) +
          cmocka_run_group_tests_name("server, alone", alone, NULL, NULL);
