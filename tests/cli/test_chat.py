@@ -468,7 +468,7 @@ def test_child_that_dies_is_an_error_of_one_question():
     def die(t, kid):
         os.kill(kid, signal.SIGKILL)
         t.line("anyone?")
-        t.expect("cannot connect")
+        t.expect("/v1/chat/completions")  # cannot connect, or the connection broke: it depends on how far the kernel is with ending it
         t.expect(PROMPT)
         t.type("\x04")
         equal(t.ends(), 0)
@@ -480,7 +480,8 @@ def test_child_that_cannot_start():
         p = run("chat", what, stdin=b"hi")
         equal((p.returncode, p.stdout), (status, ""), p.stderr)
         has(p.stderr, part)
-        equal(p.stderr.count("weir"), p.stderr.count("weir chat: ") + p.stderr.count("`weir"), "said once, in the chat's name")
+        said = p.stderr.replace(what, "")  # the clone's folder may be called weir
+        equal(said.count("weir"), said.count("weir chat: ") + said.count("`weir"), "said once, in the chat's name")
 
 
 def test_default_model_answers():

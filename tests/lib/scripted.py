@@ -19,11 +19,13 @@ import time
 
 
 class Request:
+    """What came, and when what went out: all is set before the client can know of it."""
+
     def __init__(self, n, method, path, headers, body):
         self.n, self.method, self.path, self.headers, self.raw = n, method, path, headers, body
         self.json = json.loads(body) if body else {}
         self.accepted = time.monotonic()
-        self.first = self.last = self.done = 0.0
+        self.first = self.last = 0.0
         self.how = ""
         self.left = False  # the client closed before the answer was whole
         self.sent = 0      # chunks of output
@@ -131,7 +133,6 @@ class Scripted:
                 t.cancel()
             await asyncio.gather(work, gone, return_exceptions=True)
             self.running -= 1
-            r.done = time.monotonic()
             self._tell()
 
     # ---- answers ----
@@ -177,6 +178,7 @@ class Scripted:
         if r.how == "malformed":
             writer.write(b"HTTP/1.1 200 X\r\nContent-Length: 9\r\n\r\n{\"choices")
         else:
+            r.last = time.monotonic()
             self._plain(writer, 200, doc)
         return True
 
