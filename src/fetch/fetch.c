@@ -46,12 +46,25 @@ typedef struct target {
   bool keep_wheels;
 } target;
 
+// A login in an address ("user:password@") becomes three asterisks: addresses are printed and written down, passwords are not.
+static void mask_login(char *url) {
+  char *host = strstr(url, "://"), *end, *at;
+  if (!host) return;
+  host += 3;
+  end = host + strcspn(host, "/?#");
+  for (at = end; at > host && at[-1] != '@'; at--) {}
+  if (at == host || at - host < 4) return;
+  memcpy(host, "***", 3);
+  memmove(host + 3, at - 1, strlen(at - 1) + 1);
+}
+
 static void source_name(const cat_source *s, const cat_file *f, char out[512]) {
   static const char *const prefix[] = {"hf:", "", "pypi:"};
   char at[480];
   if (!catalog_expand(s->at, f->name, 1, at, sizeof at)) snprintf(at, sizeof at, "%.400s", s->at);
   snprintf(out, 512, "%s%s%s", strncmp(at, "//", 2) == 0 ? "https:" : prefix[s->kind], s->kind == CAT_PYPI && s->parts > 1 ? s->at : at,
       s->kind == CAT_PYPI && s->parts > 1 ? " (in parts)" : "");
+  mask_login(out);
 }
 
 static bool from_hub(job *j, const char *spec, part *p, err *e) {
@@ -312,6 +325,10 @@ static bool fetch_path(const char *what, char path[OS_PATH], char name[FETCH_NAM
   struct stat st;
   if (stat(what, &st) != 0) return err_errno(e, errno, "cannot find %s", what);
   if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) return err_set(e, ERR_INPUT, "%s is neither a file nor a folder", what);
+  char config[OS_PATH + 16];
+  snprintf(config, sizeof config, "%s/config.json", what);
+  if (S_ISDIR(st.st_mode) && access(config, F_OK) != 0)
+    return err_set(e, ERR_INPUT, "%s is a folder without config.json: name a .gguf file, or a model's folder", what);
   if (snprintf(path, OS_PATH, "%s", what) >= OS_PATH) return err_set(e, ERR_IO, "path too long: %.80s...", what);
   stem(what, name);
   return true;

@@ -27,8 +27,7 @@ bool prompt_render(const model *m, const prompt_chat *c, chat_text *ret, err *e)
       .eos = special_text(m, tok_eos(m->tok), eos),
       .add_generation_prompt = c->add_generation_prompt,
       .now = c->now};
-  if (!chat_render(m->chat, &v, ret, e)) return err_prefix(e, "chat template");
-  return true;
+  return chat_render(m->chat, &v, ret, e);
 }
 
 bool prompt_chat_ids(const model *m, const prompt_chat *c, tok_ids *ret, err *e) {

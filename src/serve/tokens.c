@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ANSWER_MAX = 512 << 20 };
+enum { ANSWER_MAX = 64 << 20 };
 
 typedef struct job {
   server *server;

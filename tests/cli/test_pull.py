@@ -555,6 +555,21 @@ def test_path():
     has(r.stderr, "none.gguf: No such file")
 
 
+def test_login_in_an_address_is_not_shown():
+    p = Place([HF])
+    r = p.pull("http://someone:hunter2@127.0.0.1:1/x.gguf")
+    equal(r.returncode, 4)
+    has(r.stderr, "http://***@127.0.0.1:1/x.gguf")
+    assert "hunter2" not in r.stderr + r.stdout, r.stderr
+
+
+def test_folder_that_is_no_model():
+    p = Place([HF])
+    r = p.pull(p.dir)
+    equal(r.returncode, 3)
+    has(r.stderr, "without config.json")
+
+
 def test_unknown_name():
     p = Place([HF])
     r = p.pull("smollm2-135")
