@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_ARGS = 32, PATIENCE = 200 };   /* centiseconds that a server has to end */
+enum { MAX_ARGS = 32, PATIENCE = 200 }; /* centiseconds that a server has to end */
 
 static void become(const char *model, const char *const *args, int out, int errs, pid_t parent) {
   const char *argv[MAX_ARGS + 10] = {"weir", "serve", "--port", "0", "--log-level", "error"};
@@ -19,9 +19,9 @@ static void become(const char *model, const char *const *args, int out, int errs
   argv[n++] = model;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
-  setpgid(0, 0);   /* Ctrl-C is for the chat: it ends an answer, not the server */
+  setpgid(0, 0); /* Ctrl-C is for the chat: it ends an answer, not the server */
   int null = open("/dev/null", O_RDONLY);
-  if (null >= 0) dup2(null, 0);   /* what is on stdin is the chat's message */
+  if (null >= 0) dup2(null, 0); /* what is on stdin is the chat's message */
   dup2(out, 1);
   dup2(errs, 2);
   execv("/proc/self/exe", (char *const *)argv);
@@ -36,10 +36,16 @@ static bool read_url(int fd, char out[128]) {
     ssize_t k = read(fd, &c, 1);
     if (k < 0 && errno == EINTR) continue;
     if (k <= 0) return false;
-    if (c != '\n') { if (n < sizeof line - 1) line[n++] = c; continue; }
+    if (c != '\n') {
+      if (n < sizeof line - 1) line[n++] = c;
+      continue;
+    }
     line[n] = 0;
     const char *u = strstr(line, "http://");
-    if (u) { snprintf(out, 128, "%.*s", (int)strcspn(u, " \t"), u); return true; }
+    if (u) {
+      snprintf(out, 128, "%.*s", (int)strcspn(u, " \t"), u);
+      return true;
+    }
     n = 0;
   }
 }
@@ -61,7 +67,10 @@ bool child_start(const char *model, const char *const *args, child *ret, err *e)
   int out[2], errs[2];
   *ret = (child){0};
   if (pipe2(out, O_CLOEXEC)) return err_errno(e, errno, "cannot make a pipe");
-  if (pipe2(errs, O_CLOEXEC)) { close(out[0]), close(out[1]); return err_errno(e, errno, "cannot make a pipe"); }
+  if (pipe2(errs, O_CLOEXEC)) {
+    close(out[0]), close(out[1]);
+    return err_errno(e, errno, "cannot make a pipe");
+  }
   pid_t parent = getpid(), pid = fork();
   if (pid == 0) become(model, args, out[1], errs[1], parent);
   close(out[1]);
@@ -71,7 +80,7 @@ bool child_start(const char *model, const char *const *args, child *ret, err *e)
   else if (!(ok = read_url(out[0], ret->url))) last_words(errs[0], e);
   close(out[0]);
   ret->pid = pid;
-  close(errs[0]);   /* what it logs later goes nowhere: SIGPIPE is ignored there */
+  close(errs[0]); /* what it logs later goes nowhere: SIGPIPE is ignored there */
   if (!ok && pid > 0) child_stop(ret);
   return ok;
 }
@@ -79,8 +88,11 @@ bool child_start(const char *model, const char *const *args, child *ret, err *e)
 void child_stop(child *c) {
   if (c->pid <= 0) return;
   for (int i = 0; i < PATIENCE; i++) {
-    if (i == 0 || i == PATIENCE / 2) kill(c->pid, SIGTERM);   /* the second one ends its draining */
-    if (waitpid(c->pid, NULL, WNOHANG) == c->pid) { c->pid = 0; return; }
+    if (i == 0 || i == PATIENCE / 2) kill(c->pid, SIGTERM); /* the second one ends its draining */
+    if (waitpid(c->pid, NULL, WNOHANG) == c->pid) {
+      c->pid = 0;
+      return;
+    }
     usleep(10000);
   }
   kill(c->pid, SIGKILL);

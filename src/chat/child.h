@@ -8,7 +8,10 @@
 #include "base/err.h"
 #include <sys/types.h>
 
-typedef struct child { pid_t pid; char url[128]; } child;
+typedef struct child {
+  pid_t pid;
+  char url[128];
+} child;
 /* args: further options for `weir serve`, NULL at the end. Blocks until its URL is known. */
 bool child_start(const char *model, const char *const *args, child *ret, err *e);
 void child_stop(child *c);

@@ -14,7 +14,7 @@ static void put_safe(str t) {
   size_t from = 0;
   for (size_t i = 0; i < t.n; i++) {
     unsigned char c = (unsigned char)t.p[i], next = i + 1 < t.n ? (unsigned char)t.p[i + 1] : 0;
-    bool c1 = c == 0xC2 && next >= 0x80 && next < 0xA0;   /* U+0080..U+009F, the eight-bit forms of ESC sequences */
+    bool c1 = c == 0xC2 && next >= 0x80 && next < 0xA0; /* U+0080..U+009F, the eight-bit forms of ESC sequences */
     if (!c1 && ((c >= ' ' && c != 0x7f) || c == '\n' || c == '\t')) continue;
     fwrite(t.p + from, 1, i - from, stdout);
     i += c1;
@@ -23,7 +23,9 @@ static void put_safe(str t) {
   if (from < t.n) fwrite(t.p + from, 1, t.n - from, stdout);
 }
 
-typedef struct printer { bool terminal, open; } printer;   /* open: the last line shown has no end yet */
+typedef struct printer {
+  bool terminal, open;
+} printer; /* open: the last line shown has no end yet */
 
 static void print_text(void *ctx, str t) {
   printer *p = ctx;
@@ -76,7 +78,11 @@ bool repl_piped(chat_session *s, bool stats, err *e) {
 
 /* ---- commands ---- */
 
-typedef struct repl { chat_session *s; line_reader *lines; bool stats, quit; } repl;
+typedef struct repl {
+  chat_session *s;
+  line_reader *lines;
+  bool stats, quit;
+} repl;
 
 static void complain(const err *e) { fprintf(stderr, "%s\n", e->msg); }
 
@@ -94,7 +100,7 @@ static void do_reset(repl *r, str arg) {
 static void file_command(repl *r, str arg, bool save) {
   char path[4096];
   err e;
-  const char *home = str_starts(arg, STR("~/")) ? getenv("HOME") : NULL;   /* there is no shell between the person and us */
+  const char *home = str_starts(arg, STR("~/")) ? getenv("HOME") : NULL; /* there is no shell between the person and us */
   int n = snprintf(path, sizeof path, "%s%.*s", home ? home : "", (int)(arg.n - (home != NULL)), arg.p + (home != NULL));
   if (!arg.n || n < 0 || (size_t)n >= sizeof path) fprintf(stderr, "/%s takes a file name\n", save ? "save" : "load");
   else if (save ? chat_save(r->s, path, &e) : chat_load(r->s, path, &e)) {
@@ -111,20 +117,26 @@ static void do_stats(repl *r, str arg) {
   (void)arg;
   chat_totals(r->s, &t, &n);
   fprintf(stderr, "%s: %d answer%s, %lld tokens in (%lld cached), %lld out, mean TTFT %.0f ms\n", chat_session_model(r->s), n, n == 1 ? "" : "s",
-    (long long)t.in, (long long)t.cached, (long long)t.out, t.ttft_ms);
+      (long long)t.in, (long long)t.cached, (long long)t.out, t.ttft_ms);
 }
 
-static void do_quit(repl *r, str arg) { (void)arg; r->quit = true; }
+static void do_quit(repl *r, str arg) {
+  (void)arg;
+  r->quit = true;
+}
 static void do_help(repl *r, str arg);
 
-static const struct { const char *name, *arg, *help; void (*run)(repl *, str); } commands[] = {
-  {"/system", "[TEXT]", "set the system message, or remove it", do_system},
-  {"/reset", "", "forget the conversation, keep the system message", do_reset},
-  {"/save", "FILE", "write the conversation as JSON", do_save},
-  {"/load", "FILE", "go on with a saved conversation", do_load},
-  {"/stats", "", "totals of this session", do_stats},
-  {"/help", "", "this list", do_help},
-  {"/quit", "", "leave (Ctrl-D does too)", do_quit},
+static const struct {
+  const char *name, *arg, *help;
+  void (*run)(repl *, str);
+} commands[] = {
+    {"/system", "[TEXT]", "set the system message, or remove it", do_system},
+    {"/reset", "", "forget the conversation, keep the system message", do_reset},
+    {"/save", "FILE", "write the conversation as JSON", do_save},
+    {"/load", "FILE", "go on with a saved conversation", do_load},
+    {"/stats", "", "totals of this session", do_stats},
+    {"/help", "", "this list", do_help},
+    {"/quit", "", "leave (Ctrl-D does too)", do_quit},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -138,7 +150,10 @@ static void command(repl *r, str line) {
   str name = line, arg = {"", 0};
   str_cut(line, ' ', &name, &arg);
   for (int i = 0; i < N_COMMANDS; i++)
-    if (str_is(name, commands[i].name)) { commands[i].run(r, str_trim(arg)); return; }
+    if (str_is(name, commands[i].name)) {
+      commands[i].run(r, str_trim(arg));
+      return;
+    }
   fprintf(stderr, "no command '%.*s': /help lists them\n", (int)(name.n < 60 ? name.n : 60), name.p);
 }
 
@@ -187,7 +202,7 @@ bool repl_run(chat_session *s, const char *history_path, bool stats, err *e) {
   line_got got = LINE_TEXT;
   buf_init(&msg, MAX_MESSAGE);
   fprintf(stderr, "%s - /help lists commands, Ctrl-D leaves\n", chat_session_model(s));
-  sigaction(SIGINT, &ignore, &before);   /* but for the prompt and for answers, which have handlers of their own */
+  sigaction(SIGINT, &ignore, &before); /* but for the prompt and for answers, which have handlers of their own */
   while (!r.quit && got != LINE_END) {
     got = line_read(r.lines, "> ", &line);
     if (got == LINE_TEXT) one_turn(&r, line, &msg);

@@ -15,7 +15,7 @@ struct chat_session {
   chat_opts o;
   openai_target to;
   char model[256];
-  struct sigaction on_sigint;   /* the loop's handler: set while an answer is under way */
+  struct sigaction on_sigint; /* the loop's handler: set while an answer is under way */
   loop *loop;
   http_client *client;
   json_t *messages;
@@ -24,12 +24,12 @@ struct chat_session {
   /* the answer under way */
   http_call *call;
   sse sse;
-  buf text, raw;            /* answer so far; body when it is not a stream */
+  buf text, raw; /* answer so far; body when it is not a stream */
   int status, chunks;
   int64_t sent, first, last;
   chat_stats st;
   char finish[32];
-  bool complete;            /* the stream said so */
+  bool complete; /* the stream said so */
   err e;
   void (*on_text)(void *ctx, str text);
   void *ctx;
@@ -60,7 +60,11 @@ static bool on_event(str event, str data, void *ctx) {
   return !s->e.code;
 }
 
-static bool on_head(http_call *c, int status, void *ctx) { (void)c; ((chat_session *)ctx)->status = status; return true; }
+static bool on_head(http_call *c, int status, void *ctx) {
+  (void)c;
+  ((chat_session *)ctx)->status = status;
+  return true;
+}
 
 static bool on_data(http_call *c, str data, void *ctx) {
   chat_session *s = ctx;
@@ -116,7 +120,10 @@ static bool call(chat_session *s, const char *path, str body, err *e) {
   loop_run(s->loop);
   sigaction(SIGINT, &before, NULL);
   if (s->st.interrupted) return true;
-  if (s->e.code) { *e = s->e; return false; }
+  if (s->e.code) {
+    *e = s->e;
+    return false;
+  }
   return s->status == 200 || refused(s, path, e);
 }
 
@@ -135,7 +142,7 @@ static json_t *body_of(const chat_session *s) {
 
 static void add_up(chat_session *s, chat_stats *ret) {
   chat_stats *st = &s->st;
-  if (!st->out) st->out = s->chunks;   /* a server without usage, or an answer that was stopped: chunks are the best there is */
+  if (!st->out) st->out = s->chunks; /* a server without usage, or an answer that was stopped: chunks are the best there is */
   st->ttft_ms = s->first ? clock_ms(s->first - s->sent) : 0;
   st->tps = st->out > 1 && s->last > s->first ? (double)(st->out - 1) / ((double)(s->last - s->first) / 1e9) : 0;
   st->finish = s->finish;
@@ -173,7 +180,8 @@ bool chat_send(chat_session *s, str text, void (*on_text)(void *ctx, str text), 
   if (ok) add_up(s, ret);
   str answer = {buf_view(&s->text).p, utf8_valid_prefix(buf_view(&s->text), NULL)};
   if (ok && (answer.n || !s->st.interrupted)) json_array_append_new(s->messages, message("assistant", answer));
-  else while (json_array_size(s->messages) > before) json_array_remove(s->messages, before);
+  else
+    while (json_array_size(s->messages) > before) json_array_remove(s->messages, before);
   json_decref(b);
   free(dump);
   return ok;
@@ -205,7 +213,11 @@ void chat_totals(const chat_session *s, chat_stats *sum, int *ret_answers) {
 bool chat_save(const chat_session *s, const char *path, err *e) {
   json_t *doc = json_pack("{s:s, s:O}", "model", s->model, "messages", s->messages);
   FILE *f = fopen(path, "w");
-  if (!f) { err_errno(e, errno, "cannot write %s", path); json_decref(doc); return false; }
+  if (!f) {
+    err_errno(e, errno, "cannot write %s", path);
+    json_decref(doc);
+    return false;
+  }
   bool ok = doc && json_dumpf(doc, f, JSON_INDENT(2)) == 0 && fputc('\n', f) != EOF;
   ok = fclose(f) == 0 && ok;
   json_decref(doc);
@@ -219,8 +231,8 @@ bool chat_load(chat_session *s, const char *path, err *e) {
   ms = json_is_array(doc) ? doc : json_object_get(doc, "messages");
   bool ok = json_is_array(ms) ? true : err_set(e, ERR_INPUT, "%s holds no list of messages", path);
   if (ok)
-    json_array_foreach(ms, i, m) if (ok && (!json_is_string(json_object_get(m, "role")) || !json_object_get(m, "content")))
-      ok = err_set(e, ERR_INPUT, "%s: message %zu has no role or no content", path, i);
+    json_array_foreach(ms, i, m) if (ok && (!json_is_string(json_object_get(m, "role")) || !json_object_get(m, "content"))) ok =
+        err_set(e, ERR_INPUT, "%s: message %zu has no role or no content", path, i);
   if (ok) {
     json_decref(s->messages);
     s->messages = json_incref(ms);

@@ -18,23 +18,28 @@ typedef struct chat_cmd {
 
 #define AT(f) offsetof(chat_cmd, f)
 static const opt_row rows[] = {
-  {"system", 's', NULL, OPT_STR, AT(system), 0, 0, NULL, NULL, false, "Conversation", "TEXT", "system message"},
-  {"temperature", 0, NULL, OPT_FLOAT, AT(temperature), -1, 2, NULL, "-1", false, "Conversation", "T", "sampling temperature; -1: the model's own"},
-  {"top-p", 0, NULL, OPT_FLOAT, AT(top_p), -1, 1, NULL, "-1", false, "Conversation", "P", "nucleus sampling; -1: the model's own"},
-  {"max-tokens", 'n', NULL, OPT_INT, AT(max_tokens), -1, 1e7, NULL, "-1", false, "Conversation", "N", "longest answer; -1: to the context's end"},
-  {"seed", 0, NULL, OPT_INT, AT(seed), -1, 9e15, NULL, "-1", false, "Conversation", "N", "the same seed gives the same answer; -1: a fresh one"},
-  {"no-stats", 0, NULL, OPT_FLAG, AT(no_stats), 0, 0, NULL, NULL, false, "Conversation", NULL, "no line of timings after an answer"},
-  {"model", 'm', NULL, OPT_STR, AT(model), 0, 0, NULL, NULL, false, "Server", "NAME", "with a URL: the model to ask for (default: the first it lists)"},
-  {"key-env", 0, NULL, OPT_STR, AT(key_env), 0, 0, NULL, NULL, false, "Server", "VAR", "with a URL: environment variable that holds the API key (default OPENAI_API_KEY, if set)"},
-  {"threads", 't', NULL, OPT_INT, AT(threads), 0, 256, NULL, "0", false, "Engine", "N", "threads that compute; 0: the cores this process may use"},
-  {"ctx", 0, NULL, OPT_INT, AT(ctx), 0, 16777216, NULL, "0", false, "Engine", "N", "context in tokens; 0: the model's, at most 8192"},
-  {"accept-licence", 0, NULL, OPT_FLAG, AT(accept_licence), 0, 0, NULL, NULL, false, "Engine", NULL, "agree to the model's licence where one must be accepted"},
-  {0},
+    {"system", 's', NULL, OPT_STR, AT(system), 0, 0, NULL, NULL, false, "Conversation", "TEXT", "system message"},
+    {"temperature", 0, NULL, OPT_FLOAT, AT(temperature), -1, 2, NULL, "-1", false, "Conversation", "T", "sampling temperature; -1: the model's own"},
+    {"top-p", 0, NULL, OPT_FLOAT, AT(top_p), -1, 1, NULL, "-1", false, "Conversation", "P", "nucleus sampling; -1: the model's own"},
+    {"max-tokens", 'n', NULL, OPT_INT, AT(max_tokens), -1, 1e7, NULL, "-1", false, "Conversation", "N", "longest answer; -1: to the context's end"},
+    {"seed", 0, NULL, OPT_INT, AT(seed), -1, 9e15, NULL, "-1", false, "Conversation", "N", "the same seed gives the same answer; -1: a fresh one"},
+    {"no-stats", 0, NULL, OPT_FLAG, AT(no_stats), 0, 0, NULL, NULL, false, "Conversation", NULL, "no line of timings after an answer"},
+    {"model", 'm', NULL, OPT_STR, AT(model), 0, 0, NULL, NULL, false, "Server", "NAME",
+        "with a URL: the model to ask for (default: the first it lists)"},
+    {"key-env", 0, NULL, OPT_STR, AT(key_env), 0, 0, NULL, NULL, false, "Server", "VAR",
+        "with a URL: environment variable that holds the API key (default OPENAI_API_KEY, if set)"},
+    {"threads", 't', NULL, OPT_INT, AT(threads), 0, 256, NULL, "0", false, "Engine", "N", "threads that compute; 0: the cores this process may use"},
+    {"ctx", 0, NULL, OPT_INT, AT(ctx), 0, 16777216, NULL, "0", false, "Engine", "N", "context in tokens; 0: the model's, at most 8192"},
+    {"accept-licence", 0, NULL, OPT_FLAG, AT(accept_licence), 0, 0, NULL, NULL, false, "Engine", NULL,
+        "agree to the model's licence where one must be accepted"},
+    {0},
 };
 
 const opt_cmd cmd_chat_opts = {"chat", "[MODEL|URL]", "talk to a model in the terminal",
-  "MODEL is a catalogue name, a file or hf:owner/repo, by default the catalogue's first; URL is any OpenAI-compatible server. With a pipe on stdin the whole of it is "
-  "one message, and the answer alone goes to stdout: echo hi | weir chat", rows, sizeof(chat_cmd), 0, 1};
+    "MODEL is a catalogue name, a file or hf:owner/repo, by default the catalogue's first; URL is any OpenAI-compatible server. With a pipe on stdin "
+    "the whole of it is "
+    "one message, and the answer alone goes to stdout: echo hi | weir chat",
+    rows, sizeof(chat_cmd), 0, 1};
 
 static bool is_url(const char *s) { return s && (strncmp(s, "http://", 7) == 0 || strncmp(s, "https://", 8) == 0); }
 
@@ -51,8 +56,13 @@ static bool start_server(const chat_cmd *o, const char *model, child *c, err *e)
 static bool talk(const chat_cmd *o, const char *url, bool ours, err *e) {
   const char *key = NULL;
   if (!ours && !openai_target_key(o->key_env, &key, e)) return false;
-  chat_opts co = {.url = url, .model = ours ? NULL : o->model, .key = key, .temperature = o->temperature,
-    .top_p = o->top_p, .max_tokens = o->max_tokens, .seed = o->seed};
+  chat_opts co = {.url = url,
+      .model = ours ? NULL : o->model,
+      .key = key,
+      .temperature = o->temperature,
+      .top_p = o->top_p,
+      .max_tokens = o->max_tokens,
+      .seed = o->seed};
   chat_session *s;
   char history[OS_PATH + 32];
   if (!chat_session_new(&co, &s, e)) return false;

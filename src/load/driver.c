@@ -18,16 +18,16 @@ typedef struct run run;
 typedef struct user {
   run *r;
   http_call *call;
-  buf body, reply;          /* reply: whole answer when not streamed, or an error's body */
+  buf body, reply; /* reply: whole answer when not streamed, or an error's body */
   sse sse;
-  bool counted;             /* part of the measurement, not of a probe or the warm-up */
-  bool ended;               /* the stream said so: finish_reason or [DONE] */
-  bool output;              /* some text, reasoning or tool call came */
-  const char *fault;        /* what is wrong with an answer of status 200, or NULL */
+  bool counted;      /* part of the measurement, not of a probe or the warm-up */
+  bool ended;        /* the stream said so: finish_reason or [DONE] */
+  bool output;       /* some text, reasoning or tool call came */
+  const char *fault; /* what is wrong with an answer of status 200, or NULL */
   int status;
   int64_t sent, first, last, usage_in, usage_cached, usage_out;
   int chunks;
-  stats icl;                /* of this request; joined to the run's when it ends well */
+  stats icl; /* of this request; joined to the run's when it ends well */
 } user;
 
 struct run {
@@ -40,12 +40,12 @@ struct run {
   user *users;
   words_fit fit;
   int started, finished, target, active;
-  uint64_t number;          /* of prompts made, so that none comes twice */
-  bool counting, stop;      /* stop: no request is started any more */
+  uint64_t number;     /* of prompts made, so that none comes twice */
+  bool counting, stop; /* stop: no request is started any more */
   bool interrupted;
-  err failure;              /* of the first probe or warm-up request that failed */
+  err failure; /* of the first probe or warm-up request that failed */
   int64_t first_sent, last_done, shown;
-  int forced_words;         /* > 0: probe */
+  int forced_words; /* > 0: probe */
 };
 
 static bool streamed(const run *r) { return !r->o->no_stream && !r->forced_words; }
@@ -89,7 +89,10 @@ static bool on_event(str event, str data, void *ctx) {
   (void)event;
   if (str_is(data, "[DONE]")) return u->ended = true;
   openai_reply p;
-  if (!openai_reply_parse(data, &p)) { u->fault = "the stream holds a chunk that is not JSON"; return true; }
+  if (!openai_reply_parse(data, &p)) {
+    u->fault = "the stream holds a chunk that is not JSON";
+    return true;
+  }
   if (p.error) take_error(u, data);
   else if (p.output) {
     if (!u->output) u->first = now;
@@ -106,7 +109,10 @@ static bool on_event(str event, str data, void *ctx) {
 
 static void read_whole(user *u) {
   openai_reply p;
-  if (!openai_reply_parse(buf_view(&u->reply), &p)) { u->fault = "the answer is not JSON"; return; }
+  if (!openai_reply_parse(buf_view(&u->reply), &p)) {
+    u->fault = "the answer is not JSON";
+    return;
+  }
   if (p.error) u->fault = "the server reports an error";
   u->output = p.output;
   read_usage(u, &p);
@@ -137,7 +143,7 @@ static void count_error(load_result *res, const char *msg) {
   char what[sizeof res->errors[0].what];
   int i = 0;
   snprintf(what, sizeof what, "%s", msg);
-  what[utf8_valid_prefix(str_c(what), NULL)] = 0;   /* the cut may have gone through a letter */
+  what[utf8_valid_prefix(str_c(what), NULL)] = 0; /* the cut may have gone through a letter */
   res->failed++;
   while (i < res->n_errors && strcmp(res->errors[i].what, what) != 0) i++;
   if (i >= LOAD_ERR_KINDS - 1) {
@@ -157,10 +163,11 @@ static bool judge(user *u, const err *e, err *why) {
   if (!e && u->status == 200 && !streamed(u->r)) read_whole(u);
   if (!e && u->status == 200 && !u->fault) {
     if (streamed(u->r) && !u->ended) u->fault = "the stream ended before it was complete (no finish_reason, no [DONE])";
-    else if (!u->output && !u->r->forced_words) u->fault = "the answer has no output";   /* a probe's one token may be the end */
+    else if (!u->output && !u->r->forced_words) u->fault = "the answer has no output"; /* a probe's one token may be the end */
     else return true;
   }
-  if (u->reply.n && openai_reply_parse(buf_view(&u->reply), &p) && p.error) err_set(why, openai_status_code(u->status), "HTTP %d: %.200s", u->status, p.error);
+  if (u->reply.n && openai_reply_parse(buf_view(&u->reply), &p) && p.error)
+    err_set(why, openai_status_code(u->status), "HTTP %d: %.200s", u->status, p.error);
   else if (u->fault) err_set(why, ERR_NET, "HTTP %d: %s", u->status, u->fault);
   else if (e) *why = *e;
   else err_set(why, openai_status_code(u->status), "HTTP %d without a message", u->status);
@@ -171,7 +178,7 @@ static bool judge(user *u, const err *e, err *why) {
 
 static void count_good(run *r, user *u, int64_t done) {
   load_result *res = r->res;
-  int64_t out = u->usage_out > 0 ? u->usage_out : u->chunks;   /* chunks are the best there is; none when not streamed */
+  int64_t out = u->usage_out > 0 ? u->usage_out : u->chunks; /* chunks are the best there is; none when not streamed */
   res->completed++;
   res->input_tokens += u->usage_in;
   res->cached_tokens += u->usage_cached;
@@ -192,8 +199,8 @@ static void show(run *r, bool end) {
   int64_t now = clock_now();
   if (r->o->quiet || !isatty(2) || (!end && now - r->shown < 200000000)) return;
   r->shown = now;
-  fprintf(stderr, "\r%s %d/%d done, %d failed, %d running \x1b[K%s", r->counting ? "measuring" : "warming up", r->finished, r->target, r->res->failed, r->active,
-    end ? "\n" : "");
+  fprintf(stderr, "\r%s %d/%d done, %d failed, %d running \x1b[K%s", r->counting ? "measuring" : "warming up", r->finished, r->target, r->res->failed,
+      r->active, end ? "\n" : "");
 }
 
 static void on_done(http_call *c, const err *e, void *ctx) {
@@ -209,7 +216,7 @@ static void on_done(http_call *c, const err *e, void *ctx) {
     r->last_done = done;
     if (good) count_good(r, u, done);
     else count_error(r->res, why.msg);
-  } else if (!good && !r->stop) {   /* a probe or warm-up that fails ends the run: what came after it would mean nothing */
+  } else if (!good && !r->stop) { /* a probe or warm-up that fails ends the run: what came after it would mean nothing */
     r->failure = why;
     r->stop = true;
   }
@@ -236,7 +243,8 @@ static void start(user *u) {
   reset(u);
   u->counted = r->counting;
   const char *headers[] = {"Content-Type: application/json", r->to.auth[0] ? r->to.auth : NULL, NULL};
-  http_call_opts co = {.url = r->endpoint, .headers = headers, .body = buf_view(&u->body), .on_head = on_head, .on_data = on_data, .on_done = on_done, .ctx = u};
+  http_call_opts co = {
+      .url = r->endpoint, .headers = headers, .body = buf_view(&u->body), .on_head = on_head, .on_data = on_data, .on_done = on_done, .ctx = u};
   r->started++;
   r->active++;
   u->sent = clock_now();
@@ -244,7 +252,8 @@ static void start(user *u) {
     r->res->sent++;
     if (!r->first_sent) r->first_sent = u->sent;
   }
-  if (!u->body.failed ? http_call_start(r->client, &co, &u->call, &e) : err_set(&e, ERR_TOO_LARGE, "a prompt is larger than %d bytes", MAX_BODY)) return;
+  if (!u->body.failed ? http_call_start(r->client, &co, &u->call, &e) : err_set(&e, ERR_TOO_LARGE, "a prompt is larger than %d bytes", MAX_BODY))
+    return;
   /* Nothing went out, and nothing would the next time. */
   r->active--;
   r->finished++;
@@ -275,9 +284,22 @@ static void on_int(void *arg) {
 
 /* ---- finding the model ---- */
 
-typedef struct lookup { run *r; buf body; int status; err e; bool ended; } lookup;
-static bool lookup_head(http_call *c, int status, void *ctx) { (void)c; ((lookup *)ctx)->status = status; return true; }
-static bool lookup_data(http_call *c, str d, void *ctx) { (void)c; return buf_str(&((lookup *)ctx)->body, d); }
+typedef struct lookup {
+  run *r;
+  buf body;
+  int status;
+  err e;
+  bool ended;
+} lookup;
+static bool lookup_head(http_call *c, int status, void *ctx) {
+  (void)c;
+  ((lookup *)ctx)->status = status;
+  return true;
+}
+static bool lookup_data(http_call *c, str d, void *ctx) {
+  (void)c;
+  return buf_str(&((lookup *)ctx)->body, d);
+}
 static void lookup_done(http_call *c, const err *e, void *ctx) {
   lookup *l = ctx;
   (void)c;
@@ -297,13 +319,14 @@ static bool find_model(run *r, err *e) {
   if (!http_call_start(r->client, &co, &c, e)) return false;
   buf_init(&l.body, MAX_BODY);
   loop_run(r->loop);
-  if (!l.ended) http_call_cancel(c);   /* interrupted, and l is about to go */
+  if (!l.ended) http_call_cancel(c); /* interrupted, and l is about to go */
   bool json = openai_reply_parse(buf_view(&l.body), &p), ok = false;
   const char *id = json ? json_string_value(json_object_get(json_array_get(json_object_get(p.doc, "data"), 0), "id")) : NULL;
   if (r->interrupted) ok = true;
   else if (l.e.code) *e = l.e;
   else if (l.status == 200 && id) ok = snprintf(r->res->model, sizeof r->res->model, "%s", id) >= 0;
-  else if (l.status == 401 || l.status == 403) err_set(e, ERR_AUTH, "%s/models: HTTP %d: %.200s", r->to.shown, l.status, p.error ? p.error : "a key is wanted");
+  else if (l.status == 401 || l.status == 403)
+    err_set(e, ERR_AUTH, "%s/models: HTTP %d: %.200s", r->to.shown, l.status, p.error ? p.error : "a key is wanted");
   else err_set(e, ERR_INPUT, "%s/models names no model (HTTP %d): is this the base URL? If so, give --model", r->to.shown, l.status);
   openai_target_scrub(&r->to, e->msg);
   openai_reply_fini(&p);
@@ -334,8 +357,9 @@ static bool want_files(int users, err *e) {
   if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur >= want) return true;
   l.rlim_cur = l.rlim_max < want ? l.rlim_max : want;
   if (l.rlim_cur >= want && setrlimit(RLIMIT_NOFILE, &l) == 0) return true;
-  return err_param(e, ERR_USAGE, "concurrency", "%d users need %llu open files, and this process may have %llu: lower --concurrency or raise `ulimit -n`", users,
-    (unsigned long long)want, (unsigned long long)l.rlim_max);
+  return err_param(e, ERR_USAGE, "concurrency",
+      "%d users need %llu open files, and this process may have %llu: lower --concurrency or raise `ulimit -n`", users, (unsigned long long)want,
+      (unsigned long long)l.rlim_max);
 }
 
 static bool open_run(run *r, err *e) {

@@ -12,30 +12,34 @@
 #include <stdint.h>
 
 typedef struct load_opts {
-  const char *url;           /* base URL, as openai_target.h reads it */
-  const char *model;         /* NULL: the first the server lists */
-  const char *key;           /* bearer key or NULL; never printed */
-  bool completions;          /* /v1/completions instead of chat */
+  const char *url;   /* base URL, as openai_target.h reads it */
+  const char *model; /* NULL: the first the server lists */
+  const char *key;   /* bearer key or NULL; never printed */
+  bool completions;  /* /v1/completions instead of chat */
   bool no_stream;
   bool ignore_eos;
   int concurrency, requests, warmup, input_tokens, output_tokens;
   double temperature;
   uint64_t seed;
-  bool quiet;                /* no progress line */
+  bool quiet; /* no progress line */
 } load_opts;
 
 enum { LOAD_ERR_KINDS = 8 };
-typedef struct load_error { char what[160]; int n; } load_error;
+typedef struct load_error {
+  char what[160];
+  int n;
+} load_error;
 
 typedef struct load_result {
-  char url[TARGET_URL], model[256];   /* url: for people, without user and password */
-  stats ttft, itl, icl, tpot, e2e;    /* ms; itl is (last - first)/(n - 1) of a request, icl each gap between chunks, tpot e2e/n */
-  int sent, completed, failed, interrupted;   /* sent is the sum of the other three */
-  int64_t input_tokens, cached_tokens, output_tokens;   /* of completed requests */
-  int without_usage;                  /* completed requests whose server told no token counts: input unknown, output counted in chunks */
-  bool uncalibrated;                  /* the probes came without usage: prompts have as many words as tokens were asked for */
-  double span_s;                      /* first sent .. last done, completed or failed */
-  load_error errors[LOAD_ERR_KINDS]; int n_errors;
+  char url[TARGET_URL], model[256];                   /* url: for people, without user and password */
+  stats ttft, itl, icl, tpot, e2e;                    /* ms; itl is (last - first)/(n - 1) of a request, icl each gap between chunks, tpot e2e/n */
+  int sent, completed, failed, interrupted;           /* sent is the sum of the other three */
+  int64_t input_tokens, cached_tokens, output_tokens; /* of completed requests */
+  int without_usage; /* completed requests whose server told no token counts: input unknown, output counted in chunks */
+  bool uncalibrated; /* the probes came without usage: prompts have as many words as tokens were asked for */
+  double span_s;     /* first sent .. last done, completed or failed */
+  load_error errors[LOAD_ERR_KINDS];
+  int n_errors;
 } load_result;
 
 bool load_run(const load_opts *o, load_result *ret, err *e);

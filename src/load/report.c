@@ -4,7 +4,7 @@
 #include <time.h>
 
 static const double pcts[] = {50, 90, 95, 99, 99.9};
-enum { USUAL = 4, ALL = 5, TAIL_N = 1000, CELL = 32 };   /* P99.9 only where there are TAIL_N samples */
+enum { USUAL = 4, ALL = 5, TAIL_N = 1000, CELL = 32 }; /* P99.9 only where there are TAIL_N samples */
 
 /* ---- for people ---- */
 
@@ -16,7 +16,11 @@ static void number(double v, char out[CELL]) {
 
 static double pct(stats *s, double p) { return stats_pct_ok(s, p) ? stats_pct(s, p) : NAN; }
 
-typedef struct table { FILE *out; int cols; bool missing; } table;
+typedef struct table {
+  FILE *out;
+  int cols;
+  bool missing;
+} table;
 
 static void row(table *t, const char *name, stats *s) {
   char cell[CELL], lo_s[CELL], hi_s[CELL], range[2 * CELL + 4];
@@ -47,7 +51,7 @@ static void row(table *t, const char *name, stats *s) {
 static void head(FILE *out, const load_opts *o, const load_result *r) {
   fprintf(out, "%s, model %s\n", r->url, r->model);
   fprintf(out, "%d user%s in a closed loop, %d tokens in, %d out, %s, seed %llu\n", o->concurrency, o->concurrency == 1 ? "" : "s", o->input_tokens,
-    o->output_tokens, o->no_stream ? "whole answers" : "streamed", (unsigned long long)o->seed);
+      o->output_tokens, o->no_stream ? "whole answers" : "streamed", (unsigned long long)o->seed);
   fprintf(out, "%d completed, %d failed", r->completed, r->failed);
   if (r->interrupted) fprintf(out, ", %d interrupted", r->interrupted);
   fprintf(out, " in %.2f s\n", r->span_s);
@@ -97,9 +101,11 @@ static void notes(FILE *out, const load_opts *o, load_result *r) {
   size_t lost = r->ttft.lost + r->itl.lost + r->icl.lost + r->e2e.lost + r->tpot.lost;
   if (r->without_usage) {
     fprintf(out, "note: %d answers came without usage: %s\n", r->without_usage,
-      o->no_stream ? "their tokens are not known" : "their output is counted in chunks, their input is not known");
+        o->no_stream ? "their tokens are not known" : "their output is counted in chunks, their input is not known");
     if (r->uncalibrated) fprintf(out, "note: prompts have %d words, for the server does not count tokens\n", o->input_tokens);
-  } else if (fabs(off) > 0.1) fprintf(out, "note: prompts are %+.0f %% off the %d tokens asked for\n", off * 100, o->input_tokens);
+  } else if (fabs(off) > 0.1)
+    fprintf(out, "note: prompts have %.1f tokens, not the %d asked for%s\n", (double)r->input_tokens / r->completed, o->input_tokens,
+        off > 0 ? ": the chat template adds its own" : "");
   if (lost) fprintf(out, "note: %zu samples were lost for want of memory\n", lost);
 }
 
@@ -110,8 +116,9 @@ void report_table(FILE *out, const load_opts *o, load_result *r) {
   rates(out, o, r);
   notes(out, o, r);
   fputs(o->no_stream ? "\ne2e: request sent to answer whole\n"
-    : "\nTTFT: sent to first output. ITL: (last - first output) / (tokens - 1) of a request. ICL: each gap between chunks.\n"
-      "e2e: sent to done. Times are the client's, network included.\n", out);
+                     : "\nTTFT: sent to first output. ITL: (last - first output) / (tokens - 1) of a request. ICL: each gap between chunks.\n"
+                       "e2e: sent to done. Times are the client's, network included.\n",
+      out);
 }
 
 /* ---- for scripts ---- */

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { EXACT = 20000 };   /* samples up to which the binomial's ranks are summed; beyond, the normal approximation is off by less than a rank */
+enum { EXACT = 20000 }; /* samples up to which the binomial's ranks are summed; beyond, the normal approximation is off by less than a rank */
 
 void stats_fini(stats *s) {
   free(s->v);
@@ -13,7 +13,10 @@ bool stats_add(stats *s, double x) {
   if (s->n == s->cap) {
     size_t cap = s->cap ? s->cap * 2 : 256;
     double *v = realloc(s->v, cap * sizeof *v);
-    if (!v) { s->lost++; return false; }
+    if (!v) {
+      s->lost++;
+      return false;
+    }
     s->v = v;
     s->cap = cap;
   }
@@ -69,10 +72,13 @@ static void ranks_exact(size_t n, double q, size_t *lo, size_t *hi) {
   *lo = 0;
   *hi = n + 1;
   for (size_t k = 0; k <= n; k++) {
-    below = upto;   /* P(B < k) */
+    below = upto; /* P(B < k) */
     upto += exp(ln_n - lgamma((double)k + 1) - lgamma((double)(n - k) + 1) + (double)k * ln_q + (double)(n - k) * ln_r);
     if (below <= 0.025) *lo = k;
-    if (upto >= 0.975) { *hi = k + 1; return; }
+    if (upto >= 0.975) {
+      *hi = k + 1;
+      return;
+    }
   }
 }
 

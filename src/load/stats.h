@@ -8,12 +8,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef struct stats { double *v; size_t n, cap, lost; bool sorted; } stats;
+typedef struct stats {
+  double *v;
+  size_t n, cap, lost;
+  bool sorted;
+} stats;
 
 void stats_fini(stats *s);
 bool stats_add(stats *s, double x);
-double stats_mean(const stats *s);      /* NAN when empty */
-double stats_std(const stats *s);       /* population, as numpy.std and so vLLM's report; NAN when empty */
+double stats_mean(const stats *s); /* NAN when empty */
+double stats_std(const stats *s);  /* population, as numpy.std and so vLLM's report; NAN when empty */
 double stats_max(stats *s);
 /* Percentile p in (0, 100): linear interpolation between order statistics (numpy's default). NAN when empty. */
 double stats_pct(stats *s, double p);

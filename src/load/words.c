@@ -3,14 +3,15 @@
 #include <math.h>
 
 /* Common English words: one token each in nearly every vocabulary, and no two prompts share more than chance does. */
-static const char *const words[] = {"the", "of", "and", "to", "in", "is", "that", "for", "it", "as", "was", "with", "be", "by", "on", "not", "he", "his", "but",
-  "at", "are", "this", "have", "from", "or", "had", "an", "they", "which", "one", "you", "were", "all", "her", "she", "there", "would", "their", "we", "him",
-  "been", "has", "when", "who", "will", "no", "more", "if", "out", "so", "up", "said", "what", "its", "about", "than", "into", "them", "can", "only", "other",
-  "time", "new", "some", "could", "these", "two", "may", "first", "then", "do", "any", "like", "my", "now", "over", "such", "our", "man", "me", "even", "most",
-  "made", "after", "also", "well", "many", "must", "before", "years", "where", "much", "your", "way", "down", "should", "because", "long", "each", "just",
-  "state", "people", "those", "too", "world", "good", "very", "life", "still", "own", "work", "here", "between", "both", "under", "last", "never", "day",
-  "same", "another", "know", "while", "might", "us", "great", "old", "year", "off", "come", "since", "against", "go", "came", "right", "used", "take",
-  "three", "house", "use", "again", "place", "high", "water", "part", "small", "large", "hand", "city", "line", "name", "group", "number", "point", "room"};
+static const char *const words[] = {"the", "of", "and", "to", "in", "is", "that", "for", "it", "as", "was", "with", "be", "by", "on", "not", "he",
+    "his", "but", "at", "are", "this", "have", "from", "or", "had", "an", "they", "which", "one", "you", "were", "all", "her", "she", "there",
+    "would", "their", "we", "him", "been", "has", "when", "who", "will", "no", "more", "if", "out", "so", "up", "said", "what", "its", "about",
+    "than", "into", "them", "can", "only", "other", "time", "new", "some", "could", "these", "two", "may", "first", "then", "do", "any", "like", "my",
+    "now", "over", "such", "our", "man", "me", "even", "most", "made", "after", "also", "well", "many", "must", "before", "years", "where", "much",
+    "your", "way", "down", "should", "because", "long", "each", "just", "state", "people", "those", "too", "world", "good", "very", "life", "still",
+    "own", "work", "here", "between", "both", "under", "last", "never", "day", "same", "another", "know", "while", "might", "us", "great", "old",
+    "year", "off", "come", "since", "against", "go", "came", "right", "used", "take", "three", "house", "use", "again", "place", "high", "water",
+    "part", "small", "large", "hand", "city", "line", "name", "group", "number", "point", "room"};
 
 void words_prompt(buf *b, uint64_t seed, uint64_t number, int n_words) {
   rng r = rng_new(seed ^ number * 0x9E3779B97F4A7C15u);

@@ -12,10 +12,21 @@
 
 enum { HISTORY = 1000, CTRL_D = 4 };
 
-struct line_reader { EditLine *el; History *h; HistEvent ev; char *path; const char *prompt; char *plain; size_t cap; };
+struct line_reader {
+  EditLine *el;
+  History *h;
+  HistEvent ev;
+  char *path;
+  const char *prompt;
+  char *plain;
+  size_t cap;
+};
 
 static volatile sig_atomic_t interrupted;
-static void on_int(int sig) { (void)sig; interrupted = 1; }
+static void on_int(int sig) {
+  (void)sig;
+  interrupted = 1;
+}
 
 /* One letter from the keyboard. SIGINT is let in only while we wait, so that none comes between looking for it and waiting: it would wait for the
  * next key. libedit's own reader has that gap. -1: interrupted or failed, 0: end. */
@@ -34,10 +45,10 @@ static int read_letter(EditLine *el, wchar_t *ret) {
     ssize_t n = ready < 0 ? -1 : read(0, &c, 1);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return (int)n;
-    if (!c) c = CTRL_D;   /* what the kernel makes of a Ctrl-D that was typed ahead, before the terminal was ours */
+    if (!c) c = CTRL_D; /* what the kernel makes of a Ctrl-D that was typed ahead, before the terminal was ours */
     size_t used = mbrtowc(ret, &c, 1, &state);
     if (used <= 1) return 1;
-    if (used == (size_t)-1) state = (mbstate_t){0};   /* no letter: passed over */
+    if (used == (size_t)-1) state = (mbstate_t){0}; /* no letter: passed over */
   }
 }
 
@@ -55,7 +66,10 @@ line_reader *line_new(const char *history_path) {
   if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0) setlocale(LC_CTYPE, "C.UTF-8");
   l->el = el_init("weir", stdin, stdout, stderr);
   l->h = history_init();
-  if (!l->el || !l->h) { line_free(l); return NULL; }
+  if (!l->el || !l->h) {
+    line_free(l);
+    return NULL;
+  }
   history(l->h, &l->ev, H_SETSIZE, HISTORY);
   history(l->h, &l->ev, H_SETUNIQUE, 1);
   l->path = history_path ? strdup(history_path) : NULL;
@@ -90,9 +104,9 @@ static const char *edit(line_reader *l, const char *prompt, int *n) {
   l->prompt = prompt;
   sigprocmask(SIG_BLOCK, &block, &mask);
   sigaction(SIGINT, &sa, &old);
-  el_set(l->el, EL_PREP_TERM, 1);   /* before the prompt shows: what is typed at once is not echoed twice then */
+  el_set(l->el, EL_PREP_TERM, 1); /* before the prompt shows: what is typed at once is not echoed twice then */
   const char *p = el_gets(l->el, n);
-  sigprocmask(SIG_SETMASK, &mask, NULL);   /* what still waits comes now, to our handler */
+  sigprocmask(SIG_SETMASK, &mask, NULL); /* what still waits comes now, to our handler */
   sigaction(SIGINT, &old, NULL);
   if (!interrupted) return p;
   el_reset(l->el);
@@ -105,7 +119,7 @@ line_got line_read(line_reader *l, const char *prompt, str *ret) {
   const char *p;
   if (l->el) p = edit(l, prompt, &n);
   else {
-    if (isatty(0)) fputs(prompt, stderr);   /* a person, whose answers go to a file */
+    if (isatty(0)) fputs(prompt, stderr); /* a person, whose answers go to a file */
     n = (int)getline(&l->plain, &l->cap, stdin);
     p = l->plain;
   }

@@ -8,9 +8,9 @@
 #include "base/str.h"
 
 typedef struct line_reader line_reader;
-line_reader *line_new(const char *history_path);      /* NULL: no history on disk */
-void line_free(line_reader *l);                       /* writes the history */
+line_reader *line_new(const char *history_path); /* NULL: no history on disk */
+void line_free(line_reader *l);                  /* writes the history */
 typedef enum line_got { LINE_TEXT, LINE_INTERRUPT, LINE_END } line_got;
-line_got line_read(line_reader *l, const char *prompt, str *ret);  /* without the newline */
+line_got line_read(line_reader *l, const char *prompt, str *ret); /* without the newline */
 void line_remember(line_reader *l, const char *text);
 #endif

@@ -10,8 +10,10 @@
 
 /* Expected values: numpy 2.4.6, numpy.percentile (linear), numpy.mean, numpy.std. */
 static const double few[] = {3.5, 1.25, 9, 2, 2, 7.75, 0.5, 100, 4, 4.25, 6};
-static const struct { double p, few, many; } gold[] = {
-  {1, 0.575, 7.8536}, {25, 2.0, 99.9}, {50, 4.0, 192.4}, {90, 9.0, 341.778}, {95, 54.5, 360.322}, {99, 90.9, 375.6084}, {99.9, 99.09, 384.88704}};
+static const struct {
+  double p, few, many;
+} gold[] = {
+    {1, 0.575, 7.8536}, {25, 2.0, 99.9}, {50, 4.0, 192.4}, {90, 9.0, 341.778}, {95, 54.5, 360.322}, {99, 90.9, 375.6084}, {99.9, 99.09, 384.88704}};
 
 static void close_to(double seen, double want) {
   if (!(fabs(seen - want) <= 1e-12 * fmax(1, fabs(want)))) fail_msg("expected %.17g, saw %.17g", want, seen);
@@ -56,7 +58,10 @@ static void test_empty_and_one(void **state) {
 /* n/a below 1 / (1 - p) samples, and not one sample earlier. */
 static void test_enough(void **state) {
   (void)state;
-  static const struct { double p; size_t n; } need[] = {{50, 2}, {90, 10}, {95, 20}, {99, 100}, {99.9, 1000}};
+  static const struct {
+    double p;
+    size_t n;
+  } need[] = {{50, 2}, {90, 10}, {95, 20}, {99, 100}, {99.9, 1000}};
   for (size_t i = 0; i < sizeof need / sizeof *need; i++) {
     stats s = {0};
     while (s.n < need[i].n - 1) stats_add(&s, (double)s.n);
@@ -70,8 +75,12 @@ static void test_enough(void **state) {
 /* Ranks summed with exact arithmetic elsewhere; samples 1..n are their own ranks. 0: none. */
 static void test_ranks(void **state) {
   (void)state;
-  static const struct { size_t n; double p; int lo, hi; } gold_ranks[] = {{5, 50, 0, 0}, {6, 50, 1, 6}, {20, 50, 6, 15}, {100, 50, 40, 61}, {35, 90, 0, 0},
-    {36, 90, 29, 36}, {100, 90, 84, 96}, {100, 95, 90, 100}};
+  static const struct {
+    size_t n;
+    double p;
+    int lo, hi;
+  } gold_ranks[] = {
+      {5, 50, 0, 0}, {6, 50, 1, 6}, {20, 50, 6, 15}, {100, 50, 40, 61}, {35, 90, 0, 0}, {36, 90, 29, 36}, {100, 90, 84, 96}, {100, 95, 90, 100}};
   for (size_t i = 0; i < sizeof gold_ranks / sizeof *gold_ranks; i++) {
     stats s = {0};
     double lo = 0, hi = 0;
@@ -102,8 +111,13 @@ static double coverage(size_t n, double p, int rounds, double *ret_width) {
 
 static void test_coverage(void **state) {
   (void)state;
-  static const struct { size_t n; double p; int rounds; double top; } cases[] = {
-    {20, 50, 4000, 0.985}, {100, 50, 4000, 0.98}, {50, 90, 4000, 0.99}, {200, 90, 3000, 0.98}, {200, 95, 3000, 0.985}, {1000, 99, 1000, 0.99}, {30000, 50, 60, 1}};
+  static const struct {
+    size_t n;
+    double p;
+    int rounds;
+    double top;
+  } cases[] = {{20, 50, 4000, 0.985}, {100, 50, 4000, 0.98}, {50, 90, 4000, 0.99}, {200, 90, 3000, 0.98}, {200, 95, 3000, 0.985},
+      {1000, 99, 1000, 0.99}, {30000, 50, 60, 1}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     double width, c = coverage(cases[i].n, cases[i].p, cases[i].rounds, &width), slack = 4 * sqrt(0.95 * 0.05 / cases[i].rounds);
     if (c < 0.95 - slack || c > cases[i].top + slack) fail_msg("n %zu, P%g: covered %.4f of the time", cases[i].n, cases[i].p, c);
@@ -117,6 +131,6 @@ static void test_coverage(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_numpy), cmocka_unit_test(test_empty_and_one), cmocka_unit_test(test_enough),
-    cmocka_unit_test(test_ranks), cmocka_unit_test(test_coverage)};
+      cmocka_unit_test(test_ranks), cmocka_unit_test(test_coverage)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

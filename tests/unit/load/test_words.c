@@ -20,7 +20,7 @@ static char *prompt(uint64_t seed, uint64_t number, int n) {
 static int count_words(const char *s) {
   int n = *s != 0;
   for (; *s; s++) {
-    assert_true(*s == ' ' || (*s >= 'a' && *s <= 'z'));   /* nothing that JSON would have to escape */
+    assert_true(*s == ' ' || (*s >= 'a' && *s <= 'z')); /* nothing that JSON would have to escape */
     n += *s == ' ';
   }
   return n;
@@ -44,7 +44,8 @@ static size_t shared_prefix(const char *a, const char *b) {
   return n;
 }
 
-/* A prefix cache must find nothing in a run of its own prompts but what chance puts there: of 300 prompts no pair shares six words (p < 1e-8 a run). */
+/* A prefix cache must find nothing in a run of its own prompts but what chance puts there: of 300 prompts no pair shares six words (p < 1e-8 a run).
+ */
 static void test_no_shared_prefix(void **state) {
   (void)state;
   enum { N = 300 };
@@ -67,7 +68,7 @@ static void test_calibration(void **state) {
   assert_true(f.fixed == 30 && f.per_word == 1.25);
   assert_int_equal(words_for(f, 155), 100);
   assert_int_equal(words_for(f, 31), 1);
-  assert_int_equal(words_for(f, 3), 1);            /* shorter than the template: one word is the least */
+  assert_int_equal(words_for(f, 3), 1); /* shorter than the template: one word is the least */
   assert_int_equal(words_for(f, INT64_MAX), 10000000);
   /* Counts that cannot be: the same number whatever is sent, or fewer for more. A word is then a token. */
   assert_true(words_calibrate(8, 10, 136, 10).per_word == 1);
@@ -76,6 +77,7 @@ static void test_calibration(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_length_and_seed), cmocka_unit_test(test_no_shared_prefix), cmocka_unit_test(test_calibration)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_length_and_seed), cmocka_unit_test(test_no_shared_prefix), cmocka_unit_test(test_calibration)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
