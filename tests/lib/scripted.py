@@ -19,7 +19,7 @@ import time
 
 
 class Request:
-    """What came, and when what went out: all is set before the client can know of it."""
+    """What came, and when what went out: times are set before the client can know of it."""
 
     def __init__(self, n, method, path, headers, body):
         self.n, self.method, self.path, self.headers, self.raw = n, method, path, headers, body
