@@ -190,12 +190,7 @@ static void chunk_tail(const api_answer *a, const api_event *ev, buf *out) {
 
 static void chat_chunk(const api_answer *a, const api_event *ev, buf *out) {
   if (ev->kind == API_USAGE) {
-    if (!a->req->include_usage) return;
-    buf_puts(out, "data: ");
-    openai_head(a, "chatcmpl-", "chat.completion.chunk", out);
-    buf_puts(out, ",\"choices\":[],\"usage\":");
-    openai_usage(&ev->usage, out);
-    buf_puts(out, "}\n\n");
+    openai_usage_chunk(a, "chatcmpl-", "chat.completion.chunk", &ev->usage, out);
     return;
   }
   if (ev->kind != API_TEXT && ev->kind != API_FINISH) return;
@@ -220,24 +215,15 @@ static void chat_chunk(const api_answer *a, const api_event *ev, buf *out) {
   chunk_tail(a, ev, out);
 }
 
-static void chat_whole(const api_answer *a, buf *out) {
-  openai_head(a, "chatcmpl-", "chat.completion", out);
-  buf_puts(out, ",\"choices\":[");
-  int shown = 0;
-  for (int i = 0; i < a->n_choices; i++) {
-    const api_choice *c = &a->choices[i];
-    if (c->index < 0) continue;
-    if (shown++) buf_putc(out, ',');
-    buf_printf(out, "{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":\"", c->index);
-    buf_json(out, buf_view(&c->text));
-    buf_puts(out, "\",\"refusal\":null},\"logprobs\":");
-    write_logprobs(a, c->tokens, c->n_tokens, out);
-    buf_printf(out, ",\"finish_reason\":\"%s\"}", openai_finish(c->finish));
-  }
-  buf_puts(out, "],\"usage\":");
-  openai_usage(&a->usage, out);
-  buf_putc(out, '}');
+static void chat_choice(const api_answer *a, const api_choice *c, buf *out) {
+  buf_printf(out, "{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":\"", c->index);
+  buf_json(out, buf_view(&c->text));
+  buf_puts(out, "\",\"refusal\":null},\"logprobs\":");
+  write_logprobs(a, c->tokens, c->n_tokens, out);
+  buf_printf(out, ",\"finish_reason\":\"%s\"}", openai_finish(c->finish));
 }
+
+static void chat_whole(const api_answer *a, buf *out) { openai_whole(a, "chatcmpl-", "chat.completion", chat_choice, out); }
 
 const api_dialect api_openai_chat = {.name = "openai-chat",
     .parse = chat_parse,

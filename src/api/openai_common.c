@@ -308,6 +308,30 @@ void openai_usage(const api_usage *u, buf *out) {
       (long long)u->prompt, (long long)u->output, (long long)(u->prompt + u->output), (long long)u->cached, (long long)u->reasoning);
 }
 
+void openai_usage_chunk(const api_answer *a, const char *prefix, const char *object, const api_usage *u, buf *out) {
+  if (!a->req->include_usage) return;
+  buf_puts(out, "data: ");
+  openai_head(a, prefix, object, out);
+  buf_puts(out, ",\"choices\":[],\"usage\":");
+  openai_usage(u, out);
+  buf_puts(out, "}\n\n");
+}
+
+void openai_whole(
+    const api_answer *a, const char *prefix, const char *object, void (*one)(const api_answer *a, const api_choice *c, buf *out), buf *out) {
+  openai_head(a, prefix, object, out);
+  buf_puts(out, ",\"choices\":[");
+  int shown = 0;
+  for (int i = 0; i < a->n_choices; i++) {
+    if (a->choices[i].index < 0) continue;
+    if (shown++) buf_putc(out, ',');
+    one(a, &a->choices[i], out);
+  }
+  buf_puts(out, "],\"usage\":");
+  openai_usage(&a->usage, out);
+  buf_putc(out, '}');
+}
+
 void openai_chunk_usage(const api_answer *a, const api_event *ev, buf *out) {
   if (a->req->continuous_usage) {
     buf_puts(out, ",\"usage\":");

@@ -29,6 +29,11 @@ const char *openai_finish(api_finish f);
 /* {"id":"PREFIX...","object":"OBJECT","created":N,"model":"M","system_fingerprint":"F"   (no closing brace) */
 void openai_head(const api_answer *a, const char *prefix, const char *object, buf *out);
 void openai_usage(const api_usage *u, buf *out);
+/* The last chunk of a stream: no choices, the usage; nothing when usage was not asked for. */
+void openai_usage_chunk(const api_answer *a, const char *prefix, const char *object, const api_usage *u, buf *out);
+/* A whole answer: head, the choices that are shown as `one` writes each, usage. */
+void openai_whole(
+    const api_answer *a, const char *prefix, const char *object, void (*one)(const api_answer *a, const api_choice *c, buf *out), buf *out);
 /* ,"usage":...  as a chunk carries it: null unless usage in every chunk was asked for; nothing when usage was not asked for at all. */
 void openai_chunk_usage(const api_answer *a, const api_event *ev, buf *out);
 /* A number as JSON, null when it is not one. */

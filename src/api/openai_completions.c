@@ -126,12 +126,7 @@ static void write_logprobs(const api_answer *a, const api_token *t, int n, int64
 
 static void completions_chunk(const api_answer *a, const api_event *ev, buf *out) {
   if (ev->kind == API_USAGE) {
-    if (!a->req->include_usage) return;
-    buf_puts(out, "data: ");
-    openai_head(a, "cmpl-", "text_completion", out);
-    buf_puts(out, ",\"choices\":[],\"usage\":");
-    openai_usage(&ev->usage, out);
-    buf_puts(out, "}\n\n");
+    openai_usage_chunk(a, "cmpl-", "text_completion", &ev->usage, out);
     return;
   }
   if (ev->kind != API_FINISH && (ev->kind != API_TEXT || (!ev->text.n && !ev->n_tokens))) return;
@@ -150,24 +145,15 @@ static void completions_chunk(const api_answer *a, const api_event *ev, buf *out
   buf_puts(out, "}\n\n");
 }
 
-static void completions_whole(const api_answer *a, buf *out) {
-  openai_head(a, "cmpl-", "text_completion", out);
-  buf_puts(out, ",\"choices\":[");
-  int shown = 0;
-  for (int i = 0; i < a->n_choices; i++) {
-    const api_choice *c = &a->choices[i];
-    if (c->index < 0) continue;
-    if (shown++) buf_putc(out, ',');
-    buf_puts(out, "{\"text\":\"");
-    buf_json(out, buf_view(&c->text));
-    buf_printf(out, "\",\"index\":%d,\"logprobs\":", c->index);
-    write_logprobs(a, c->tokens, c->n_tokens, 0, out);
-    buf_printf(out, ",\"finish_reason\":\"%s\"}", openai_finish(c->finish));
-  }
-  buf_puts(out, "],\"usage\":");
-  openai_usage(&a->usage, out);
-  buf_putc(out, '}');
+static void completions_choice(const api_answer *a, const api_choice *c, buf *out) {
+  buf_puts(out, "{\"text\":\"");
+  buf_json(out, buf_view(&c->text));
+  buf_printf(out, "\",\"index\":%d,\"logprobs\":", c->index);
+  write_logprobs(a, c->tokens, c->n_tokens, 0, out);
+  buf_printf(out, ",\"finish_reason\":\"%s\"}", openai_finish(c->finish));
 }
+
+static void completions_whole(const api_answer *a, buf *out) { openai_whole(a, "cmpl-", "text_completion", completions_choice, out); }
 
 const api_dialect api_openai_completions = {.name = "openai-completions",
     .parse = completions_parse,

@@ -49,12 +49,6 @@ static void sort(stats *s) {
   s->sorted = true;
 }
 
-double stats_max(stats *s) {
-  if (!s->n) return NAN;
-  sort(s);
-  return s->v[s->n - 1];
-}
-
 double stats_pct(stats *s, double p) {
   if (!s->n) return NAN;
   sort(s);

@@ -18,7 +18,6 @@ void stats_fini(stats *s);
 bool stats_add(stats *s, double x);
 double stats_mean(const stats *s); /* NAN when empty */
 double stats_std(const stats *s);  /* population, as numpy.std and so vLLM's report; NAN when empty */
-double stats_max(stats *s);
 /* Percentile p in (0, 100): linear interpolation between order statistics (numpy's default). NAN when empty. */
 double stats_pct(stats *s, double p);
 /* May it be printed? A percentile needs at least 1 / (1 - p) samples: 2, 10, 20, 100 for P50, P90, P95, P99. */

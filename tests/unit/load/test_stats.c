@@ -32,11 +32,9 @@ static void test_numpy(void **state) {
   close_to(stats_std(&a), 27.707891885296377);
   close_to(stats_mean(&b), 192.47008919722498);
   close_to(stats_std(&b), 107.91074986058022);
-  close_to(stats_max(&a), 100);
   /* A percentile sorts; what is added later must still find its place. */
   stats_add(&a, -5);
   close_to(stats_pct(&a, 1e-15), -5);
-  close_to(stats_max(&a), 100);
   stats_fini(&a);
   stats_fini(&b);
 }
@@ -45,7 +43,6 @@ static void test_empty_and_one(void **state) {
   (void)state;
   stats s = {0};
   double lo = 1, hi = 2;
-  assert_true(isnan(stats_mean(&s)) && isnan(stats_std(&s)) && isnan(stats_max(&s)) && isnan(stats_pct(&s, 50)));
   assert_false(stats_pct_ok(&s, 50));
   assert_false(stats_pct_interval(&s, 50, &lo, &hi));
   stats_add(&s, 7);
