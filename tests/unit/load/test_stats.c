@@ -43,6 +43,7 @@ static void test_empty_and_one(void **state) {
   (void)state;
   stats s = {0};
   double lo = 1, hi = 2;
+  assert_true(isnan(stats_mean(&s)) && isnan(stats_std(&s)) && isnan(stats_pct(&s, 50)));
   assert_false(stats_pct_ok(&s, 50));
   assert_false(stats_pct_interval(&s, 50, &lo, &hi));
   stats_add(&s, 7);
