@@ -105,7 +105,7 @@ static text read_file(const char *path) {
 }
 
 int main(int argc, char **argv) {
-  gguf *g = NULL;
+  mfile *g = NULL;
   tok *t = NULL;
   err e = {0};
   double first = 0, best = 1e18;
@@ -148,6 +148,6 @@ int main(int argc, char **argv) {
   worst(t, "marks in falling order", "\xcc\x81\xcc\xa3");
   worst(t, "bytes that are no UTF-8", "\xff");
   tok_free(t);
-  gguf_close(g);
+  mf_close(g);
   return 0;
 }

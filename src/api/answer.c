@@ -15,12 +15,18 @@ bool answer_init(api_answer *a, const api_request *r, const api_info *i, const a
   for (int c = 0; c < a->n_choices; c++) {
     a->choices[c].index = c;
     buf_init(&a->choices[c].text, ANSWER_TEXT);
+    buf_init(&a->choices[c].reasoning, ANSWER_TEXT);
   }
   return true;
 }
 
 void answer_fini(api_answer *a) {
-  for (int c = 0; a->choices && c < a->n_choices; c++) buf_fini(&a->choices[c].text);
+  for (int c = 0; a->choices && c < a->n_choices; c++) {
+    api_choice *ch = &a->choices[c];
+    buf_fini(&ch->text);
+    buf_fini(&ch->reasoning);
+    for (int i = 0; i < ch->n_calls; i++) buf_fini(&ch->calls[i].args);
+  }
   buf_fini(&a->scratch);
   arena_fini(&a->mem);
   a->choices = NULL;
@@ -114,6 +120,34 @@ static bool keep_tokens(api_answer *a, api_choice *c, const api_token *t, int n)
   return true;
 }
 
+/* The calls of a whole answer, piece by piece. */
+static bool keep_call(api_answer *a, api_choice *c, const api_tool *t) {
+  if (t->index == c->n_calls) {
+    if (c->n_calls == c->cap_calls) {
+      int cap = c->cap_calls * 2 + 4;
+      api_call_text *v = ARENA_ARRAY(&a->mem, api_call_text, (size_t)cap);
+      if (!v) return false;
+      if (c->n_calls) memcpy(v, c->calls, sizeof *v * (size_t)c->n_calls);
+      c->calls = v;
+      c->cap_calls = cap;
+    }
+    api_call_text *k = &c->calls[c->n_calls];
+    *k = (api_call_text){.id = t->id, .name = t->name};
+    if (!copy_bytes(&a->mem, &k->id) || !copy_bytes(&a->mem, &k->name)) return false;
+    buf_init(&k->args, ANSWER_TEXT);
+    c->n_calls++;
+  }
+  return buf_str(&c->calls[t->index].args, t->args);
+}
+
+/* What a whole answer is put together from. */
+static bool keep(api_answer *a, api_choice *c, const api_event *ev) {
+  if (ev->kind == API_TOOL && !keep_call(a, c, &ev->tool)) return false;
+  if (ev->kind == API_TEXT && !buf_str(&c->text, ev->text)) return false;
+  if (ev->kind == API_REASONING && !buf_str(&c->reasoning, ev->text)) return false;
+  return a->req->logprobs < 0 || keep_tokens(a, c, ev->tokens, ev->n_tokens);
+}
+
 static int64_t code_points(str s) {
   int64_t n = 0;
   for (size_t i = 0; i < s.n; i++) n += ((unsigned char)s.p[i] & 0xc0) != 0x80;
@@ -129,11 +163,7 @@ static void on_text(api_answer *a, const api_event *ev) {
         c->lp_n++;
       }
   if (!a->req->stream) {
-    if (ev->kind == API_TEXT && !buf_str(&c->text, ev->text)) {
-      too_large(a);
-      return;
-    }
-    if (a->req->logprobs >= 0 && !keep_tokens(a, c, ev->tokens, ev->n_tokens)) too_large(a);
+    if (!keep(a, c, ev)) too_large(a);
     return;
   }
   begin_stream(a);

@@ -33,12 +33,20 @@ typedef struct api_info {
   int64_t accepted;        /* clock_now() when the request had been read */
 } api_info;
 
+/* A whole call of a tool, where the answer is whole. */
+typedef struct api_call_text {
+  str id, name; /* in mem */
+  buf args;
+} api_call_text;
+
 typedef struct api_choice {
   int index;   /* as shown; -1: dropped by best_of */
   bool opened; /* a stream has shown something of it */
   bool finished;
   api_finish finish;
-  buf text;
+  buf text, reasoning;
+  api_call_text *calls; /* [n_calls], in mem */
+  int n_calls, cap_calls;
   api_token *tokens; /* [n_tokens], in mem; only where log-probabilities were asked for */
   int n_tokens, cap_tokens;
   double lp_sum; /* over produced tokens, for best_of */
@@ -53,10 +61,11 @@ typedef struct api_answer {
   arena mem;
   api_choice *choices; /* [n_choices] */
   int n_choices;
-  bool begun; /* status line sent (stream) */
-  bool done;  /* nothing more will be written */
-  int status; /* as sent; 0: none yet */
-  err error;  /* why it failed; code NONE: it did not */
+  void *state; /* the dialect's own, in mem: what a stream has opened and numbered; NULL at first */
+  bool begun;  /* status line sent (stream) */
+  bool done;   /* nothing more will be written */
+  int status;  /* as sent; 0: none yet */
+  err error;   /* why it failed; code NONE: it did not */
   api_usage usage;
   api_times times;
   buf scratch;

@@ -31,6 +31,14 @@ typedef struct api_usage {
   int64_t prompt, cached, output, reasoning;
 } api_usage;
 
+/* A piece of a tool call. Calls of a choice are numbered from 0 and come one after the other: the first piece of a call carries id and name (args may
+ * be empty), the later ones only args, the raw text of the arguments as the model writes them. */
+typedef struct api_tool {
+  int index;
+  str id, name; /* the first piece only; else empty */
+  str args;
+} api_tool;
+
 /* Moments of the backend's own clock (clock_now); 0: did not happen or is not told. */
 typedef struct api_times {
   int64_t accepted, scheduled, first, last, done;
@@ -40,7 +48,8 @@ typedef struct api_event {
   api_event_kind kind;
   int choice;
   bool prompt;             /* TEXT: this is the echoed prompt */
-  str text;                /* TEXT, REASONING, TOOL: whole code points; may be empty */
+  str text;                /* TEXT, REASONING: whole code points; may be empty */
+  api_tool tool;           /* TOOL */
   const api_token *tokens; /* [n_tokens], only where log-probabilities were asked for */
   int n_tokens;
   api_finish finish; /* FINISH */

@@ -11,6 +11,7 @@ static void defaults(api_request *r, const api_dialect *d) {
       .add_generation_prompt = true,
       .parse_special = true,
       .add_special = true,
+      .parallel_tools = true,
       .temperature = NAN,
       .top_p = NAN,
       .min_p = NAN,
@@ -56,6 +57,7 @@ api_request *api_request_ref(api_request *r) {
 void api_request_unref(api_request *r) {
   if (!r || --r->refs) return;
   json_decref(r->messages);
+  json_decref(r->tools);
   json_decref(r->doc);
   arena_fini(&r->mem);
   free(r);

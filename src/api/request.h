@@ -16,6 +16,7 @@ enum {
   API_MAX_STOP = 4096, /* bytes of one; every choice keeps a copy */
   API_MAX_LOGPROBS = 20,
   API_MAX_BIAS = 4096,
+  API_MAX_TOOLS = 512, /* and 4 MiB of them */
 };
 
 /* "Not given": the backend then uses the model's own default. NAN for numbers, this for integers. */
@@ -35,6 +36,8 @@ typedef struct api_bias {
   float bias;
 } api_bias;
 
+typedef enum api_tool_choice { API_TOOLS_AUTO, API_TOOLS_NONE } api_tool_choice; /* none: the tools are shown, calls are plain text */
+
 typedef struct api_request {
   int refs;
   arena mem;
@@ -45,6 +48,11 @@ typedef struct api_request {
   /* Chat: messages is set. Completions: prompts is set. Never both. */
   json_t *messages;        /* array of objects; content is a string (text parts are joined) or null */
   json_t *template_kwargs; /* object or NULL */
+  /* Tools in OpenAI's chat form, whatever dialect they came in: [{"type": "function", "function": {"name", "description", "parameters"}}]; NULL:
+   * none. So are past calls (messages[i].tool_calls, arguments opened to an object where they are JSON) and results (role "tool", tool_call_id). */
+  json_t *tools;
+  api_tool_choice tool_choice;
+  bool parallel_tools; /* more than one call in an answer is wanted */
   bool add_generation_prompt;
   api_prompt *prompts; /* [n_prompts] */
   int n_prompts;       /* 1 for chat */

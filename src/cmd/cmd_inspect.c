@@ -2,6 +2,7 @@
 #include "cmd/cmd.h"
 #include "engine/weights.h"
 #include "fetch/fetch.h"
+#include "model/gguf.h"
 #include "term/progress.h"
 #include <stdlib.h>
 
@@ -32,7 +33,7 @@ const opt_cmd cmd_inspect_opts = {"inspect", "FILE | NAME", "look inside a model
 /* ---- figures ---------------------------------------------------------------------------------------------------------------- */
 
 typedef struct figures {
-  const gguf *g;
+  const mfile *g;
   const char *path, *name;
   bool runs; /* arch is filled */
   err why;   /* why not */
@@ -61,7 +62,7 @@ static int by_bytes(const void *a, const void *b) {
 }
 
 /* Which types hold how much, largest first. There are fewer types than rows. */
-static int histogram(const gguf *g, use out[64]) {
+static int histogram(const mfile *g, use out[64]) {
   int n = 0;
   for (uint64_t i = 0; i < g->n_tensors; i++) {
     int k = 0;
@@ -75,14 +76,14 @@ static int histogram(const gguf *g, use out[64]) {
   return n;
 }
 
-static bool number_kind(gguf_kind k) { return k != GGUF_STR && k != GGUF_ARR; }
-static bool float_kind(gguf_kind k) { return k == GGUF_F32 || k == GGUF_F64; }
+static bool number_kind(mf_kind k) { return k != MF_STR && k != MF_ARR; }
+static bool float_kind(mf_kind k) { return k == MF_F32 || k == MF_F64; }
 
 /* Element i of an array; a scalar is read as the array of one that it is in the file. */
-static gguf_val as_array(const gguf_val *v) {
-  gguf_val a = *v;
-  if (v->kind != GGUF_ARR) {
-    a.kind = GGUF_ARR;
+static mf_val as_array(const mf_val *v) {
+  mf_val a = *v;
+  if (v->kind != MF_ARR) {
+    a.kind = MF_ARR;
     a.elem = v->kind;
     a.count = 1;
   }
@@ -99,26 +100,26 @@ static void put_string(buf *b, str s) {
   if (n < s.n) buf_printf(b, "... (%zu bytes)", s.n);
 }
 
-static void put_number(buf *b, const gguf_val *a, uint64_t i) {
-  if (a->elem == GGUF_BOOL) buf_puts(b, gguf_elem_i64(a, i) ? "true" : "false");
-  else if (float_kind(a->elem)) buf_printf(b, "%g", gguf_elem_f64(a, i));
-  else if (a->elem == GGUF_U64) buf_printf(b, "%.0f", gguf_elem_f64(a, i));
-  else buf_printf(b, "%lld", (long long)gguf_elem_i64(a, i));
+static void put_number(buf *b, const mf_val *a, uint64_t i) {
+  if (a->elem == MF_BOOL) buf_puts(b, mf_elem_i64(a, i) ? "true" : "false");
+  else if (float_kind(a->elem)) buf_printf(b, "%g", mf_elem_f64(a, i));
+  else if (a->elem == MF_U64) buf_printf(b, "%.0f", mf_elem_f64(a, i));
+  else buf_printf(b, "%lld", (long long)mf_elem_i64(a, i));
 }
 
-static void put_val(buf *b, const gguf_val *v) {
-  if (v->kind == GGUF_STR) {
+static void put_val(buf *b, const mf_val *v) {
+  if (v->kind == MF_STR) {
     put_string(b, v->raw);
     return;
   }
-  gguf_val a = as_array(v);
-  if (v->kind != GGUF_ARR) {
+  mf_val a = as_array(v);
+  if (v->kind != MF_ARR) {
     put_number(b, &a, 0);
     return;
   }
   uint64_t shown = a.count <= LIST_MAX ? a.count : 4;
   if (!number_kind(a.elem) && !a.strs) shown = 0;
-  buf_printf(b, "%llu x %s [", (unsigned long long)a.count, gguf_kind_name(a.elem));
+  buf_printf(b, "%llu x %s [", (unsigned long long)a.count, mf_kind_name(a.elem));
   for (uint64_t i = 0; i < shown; i++) {
     if (i) buf_puts(b, ", ");
     if (a.strs) put_string(b, a.strs[i]);
@@ -148,10 +149,10 @@ static void print_cost(const figures *f) {
   printf("  %-18s %s at %llu tokens: weights %s, KV %s\n", "memory", total, (unsigned long long)f->ctx, held, kv);
 }
 
-static void print_tensors(const gguf *g) {
+static void print_tensors(const mfile *g) {
   puts("\ntensors");
   for (uint64_t i = 0; i < g->n_tensors; i++) {
-    const gguf_tensor *t = &g->tensors[i];
+    const mf_tensor *t = &g->tensors[i];
     printf("  %-32.*s %-5s %lld", (int)t->name.n, t->name.p, t->type->name, (long long)t->ne[0]);
     for (int d = 1; d < t->n_dims; d++) printf(" x %lld", (long long)t->ne[d]);
     printf("  (%llu bytes)\n", (unsigned long long)t->bytes);
@@ -159,7 +160,7 @@ static void print_tensors(const gguf *g) {
 }
 
 static void print_text(const figures *f, bool tensors) {
-  const gguf *g = f->g;
+  const mfile *g = f->g;
   use types[64];
   int n = histogram(g, types);
   buf b;
@@ -209,26 +210,26 @@ static json_t *json_text(str s) {
   return v;
 }
 
-static json_t *json_number(const gguf_val *a, uint64_t i) {
-  if (a->elem == GGUF_BOOL) return json_boolean(gguf_elem_i64(a, i));
-  if (float_kind(a->elem) || (a->elem == GGUF_U64 && gguf_elem_f64(a, i) > 9e18)) {
-    json_t *v = json_real(gguf_elem_f64(a, i));
+static json_t *json_number(const mf_val *a, uint64_t i) {
+  if (a->elem == MF_BOOL) return json_boolean(mf_elem_i64(a, i));
+  if (float_kind(a->elem) || (a->elem == MF_U64 && mf_elem_f64(a, i) > 9e18)) {
+    json_t *v = json_real(mf_elem_f64(a, i));
     return v ? v : json_null(); /* not a number: JSON has no word for it */
   }
-  return json_integer((json_int_t)gguf_elem_i64(a, i));
+  return json_integer((json_int_t)mf_elem_i64(a, i));
 }
 
-static json_t *json_val(const gguf_val *v) {
-  if (v->kind == GGUF_STR) return json_text(v->raw);
-  gguf_val a = as_array(v);
-  if (v->kind != GGUF_ARR) return json_number(&a, 0);
-  if (a.count > LIST_MAX || a.elem == GGUF_ARR) return json_pack("{s:s, s:I}", "array_of", gguf_kind_name(a.elem), "count", (json_int_t)a.count);
+static json_t *json_val(const mf_val *v) {
+  if (v->kind == MF_STR) return json_text(v->raw);
+  mf_val a = as_array(v);
+  if (v->kind != MF_ARR) return json_number(&a, 0);
+  if (a.count > LIST_MAX || a.elem == MF_ARR) return json_pack("{s:s, s:I}", "array_of", mf_kind_name(a.elem), "count", (json_int_t)a.count);
   json_t *list = json_array();
   for (uint64_t i = 0; i < a.count; i++) json_array_append_new(list, a.strs ? json_text(a.strs[i]) : json_number(&a, i));
   return list;
 }
 
-static json_t *json_tensor(const gguf_tensor *t) {
+static json_t *json_tensor(const mf_tensor *t) {
   json_t *shape = json_array();
   for (int d = 0; d < t->n_dims; d++) json_array_append_new(shape, json_integer(t->ne[d]));
   return json_pack("{s:s%, s:s, s:o, s:I}", "name", t->name.p, t->name.n, "type", t->type->name, "shape", shape, "bytes", (json_int_t)t->bytes);
@@ -242,7 +243,7 @@ static json_t *json_arch(const figures *f) {
 }
 
 static void print_json(const figures *f, bool tensors) {
-  const gguf *g = f->g;
+  const mfile *g = f->g;
   use types[64];
   int n = histogram(g, types);
   json_t *o = json_pack("{s:o, s:o, s:I, s:i, s:I, s:I, s:I}", "name", json_text(str_c(f->name)), "path", json_text(str_c(f->path)), "file_bytes",
@@ -277,7 +278,7 @@ int cmd_inspect(int argc, char **argv) {
   char **pos, path[OS_PATH], name[FETCH_NAME];
   int n_pos;
   bool helped;
-  gguf *g = NULL;
+  mfile *g = NULL;
   if (!opt_parse(&cmd_inspect_opts, argc, argv, &o, NULL, &pos, &n_pos, &helped, &e)) return cmd_fail("inspect", &e);
   if (helped) return 0;
   fetch_opts fo = {.no_pull = true};
@@ -286,6 +287,6 @@ int cmd_inspect(int argc, char **argv) {
   compute(&f, o.ctx);
   if (o.json) print_json(&f, o.tensors);
   else print_text(&f, o.tensors);
-  gguf_close(g);
+  mf_close(g);
   return 0;
 }

@@ -68,7 +68,7 @@ int cmd_tokenize(int argc, char **argv) {
   char **pos, path[OS_PATH], name[FETCH_NAME];
   int n_pos;
   bool helped;
-  gguf *g = NULL;
+  mfile *g = NULL;
   tok *t = NULL;
   tok_ids ids = {0};
   buf text;
@@ -86,6 +86,6 @@ int cmd_tokenize(int argc, char **argv) {
   free(ids.v);
   buf_fini(&text);
   tok_free(t);
-  gguf_close(g);
+  mf_close(g);
   return ok ? 0 : cmd_fail("tokenize", &e);
 }

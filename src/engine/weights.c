@@ -7,14 +7,14 @@ enum { PACK_STEP = 8 }; /* panels a thread takes at a time */
 
 typedef struct mat_job {
   kern_mat *mat;
-  const gguf_tensor *src;
+  const mf_tensor *src;
   size_t off;
 } mat_job;
 typedef struct pack_run {
   mat_job *jobs;
   int n;
-  const gguf *file;
-  const gguf_tensor *keep; /* its pages stay: rows are read from the map */
+  const mfile *file;
+  const mf_tensor *keep; /* its pages stay: rows are read from the map */
   pool *pool;
 } pack_run;
 
@@ -31,7 +31,7 @@ static void pack_all(void *arg, int tid, int nt) {
     p1 = p1 * PACK_STEP < panels ? p1 * PACK_STEP : panels;
     if (p0 < p1) kern_pack(job->mat, job->src->data, p0, p1);
     pool_barrier(r->pool);
-    if (tid == 0 && job->src != r->keep) gguf_drop_pages(r->file, job->src->data, job->src->bytes);
+    if (tid == 0 && job->src != r->keep) mf_drop_pages(r->file, job->src->data, job->src->bytes);
   }
 }
 
@@ -45,7 +45,7 @@ typedef struct binder {
   err *e;
 } binder;
 
-static bool bind_mat(binder *b, kern_mat *mat, const gguf_tensor *t) {
+static bool bind_mat(binder *b, kern_mat *mat, const mf_tensor *t) {
   size_t n = kern_packed_bytes((wtype)t->type->id, (int)t->ne[1], (int)t->ne[0]);
   if (!n)
     return err_param(b->e, ERR_UNSUPPORTED, "", "tensor '%.*s' has type %s with rows of %lld, for which there is no layout here", (int)t->name.n,
@@ -56,7 +56,7 @@ static bool bind_mat(binder *b, kern_mat *mat, const gguf_tensor *t) {
   return true;
 }
 
-static bool bind_vec(binder *b, const float **vec, const gguf_tensor *t) {
+static bool bind_vec(binder *b, const float **vec, const mf_tensor *t) {
   if (!t) {
     *vec = NULL;
     return true;
@@ -74,7 +74,7 @@ static bool bind_vec(binder *b, const float **vec, const gguf_tensor *t) {
 
 static bool bind_vecs(binder *b, weights *w) {
   const arch *a = &b->m->arch;
-  const gguf *g = b->m->file;
+  const mfile *g = b->m->file;
   b->n_floats = 0;
   for (int l = 0; l < a->n_layer; l++) {
     layer_weights *lw = &w->layers[l];
@@ -88,7 +88,7 @@ static bool bind_vecs(binder *b, weights *w) {
 
 static bool bind_mats(binder *b, weights *w) {
   const arch *a = &b->m->arch;
-  const gguf *g = b->m->file;
+  const mfile *g = b->m->file;
   static const struct {
     arch_role role;
     size_t off;
@@ -134,7 +134,7 @@ bool weights_load(const model *m, pool *p, weights *ret, err *e) {
   for (int i = 0; i < b.n_jobs; i++) b.jobs[i].mat->data = w.mem + b.jobs[i].off;
   pack_run run = {.jobs = b.jobs, .n = b.n_jobs, .file = m->file, .keep = w.embed, .pool = p};
   pool_run(p, pack_all, &run);
-  if (a->tied) gguf_drop_pages(m->file, w.embed->data, w.embed->bytes);
+  if (a->tied) mf_drop_pages(m->file, w.embed->data, w.embed->bytes);
   *ret = w;
   memset(&w, 0, sizeof w);
   ok = true;

@@ -22,7 +22,7 @@ typedef struct weights {
   const float *out_norm;     /* [dim] */
   const float *rope_factors; /* [n_rot/2] or NULL */
   kern_mat head;             /* [vocab, dim] */
-  const gguf_tensor *embed;  /* rows dequantised on use */
+  const mf_tensor *embed;    /* rows dequantised on use */
   size_t embed_row;          /* bytes of one row in the file */
   uint8_t *mem;
   size_t bytes; /* packed matrices */

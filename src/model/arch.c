@@ -85,19 +85,19 @@ static const family *family_of(str name) {
 
 bool arch_known(str name) { return family_of(name) != NULL; }
 
-const gguf_tensor *arch_tensor(const gguf *g, const arch *a, arch_role role, int layer) {
+const mf_tensor *arch_tensor(const mfile *g, const arch *a, arch_role role, int layer) {
   char name[64];
-  if (roles[role].global) return gguf_find(g, roles[role].name);
+  if (roles[role].global) return mf_find(g, roles[role].name);
   if (layer < 0 || layer >= a->n_layer) return NULL;
   snprintf(name, sizeof name, roles[role].name, layer);
-  return gguf_find(g, name);
+  return mf_find(g, name);
 }
 
 /* ---- numbers ---------------------------------------------------------------------------------------------------------------- */
 
 /* What reading a family's keys needs: "{family}.{key}" is spelled out in `key`, which errors then name. */
 typedef struct reader {
-  const gguf *g;
+  const mfile *g;
   const char *prefix;
   char key[96];
   err *e;
@@ -112,10 +112,10 @@ static const char *spell(reader *r, const char *key) {
 static bool read_int(reader *r, const char *key, int64_t lo, int64_t hi, int64_t otherwise, int *ret) {
   uint64_t v = 0;
   const char *k = spell(r, key);
-  if (!gguf_get(r->g, k)) {
+  if (!mf_get(r->g, k)) {
     if (otherwise < 0) return err_param(r->e, ERR_INPUT, k, "metadata key %s is missing: the file does not describe a whole %s model", k, r->prefix);
     v = (uint64_t)otherwise;
-  } else if (!gguf_u64(r->g, k, &v, r->e)) return false;
+  } else if (!mf_u64(r->g, k, &v, r->e)) return false;
   if (v < (uint64_t)lo || v > (uint64_t)hi)
     return err_param(r->e, ERR_INPUT, k, "metadata key %s is %llu, expected %lld to %lld", k, (unsigned long long)v, (long long)lo, (long long)hi);
   *ret = (int)v;
@@ -125,17 +125,17 @@ static bool read_int(reader *r, const char *key, int64_t lo, int64_t hi, int64_t
 static bool read_float(reader *r, const char *key, double lo, double hi, double otherwise, double *ret) {
   double v = otherwise;
   const char *k = spell(r, key);
-  if (!gguf_get(r->g, k) && isnan(otherwise))
+  if (!mf_get(r->g, k) && isnan(otherwise))
     return err_param(r->e, ERR_INPUT, k, "metadata key %s is missing: the file does not describe a whole %s model", k, r->prefix);
-  if (!gguf_f64(r->g, k, &v, r->e)) return false;
+  if (!mf_f64(r->g, k, &v, r->e)) return false;
   if (!(v >= lo && v <= hi)) return err_param(r->e, ERR_INPUT, k, "metadata key %s is %g, expected %g to %g", k, v, lo, hi);
   *ret = v;
   return true;
 }
 
-static const family *find_family(const gguf *g, err *e) {
+static const family *find_family(const mfile *g, err *e) {
   str name = {0};
-  if (!gguf_str(g, "general.architecture", &name, e)) return NULL;
+  if (!mf_str(g, "general.architecture", &name, e)) return NULL;
   if (!name.p) {
     err_param(e, ERR_INPUT, "general.architecture", "metadata key general.architecture is missing: the file does not say what model it is");
     return NULL;
@@ -153,7 +153,7 @@ static bool read_heads(reader *r, arch *a) {
   if (!read_int(r, "attention.head_count_kv", 1, HEADS_MAX, a->n_head, &a->n_kv)) return false;
   if (a->n_head % a->n_kv)
     return err_param(r->e, ERR_INPUT, r->key, "%d query heads cannot be shared out over the %d of metadata key %s", a->n_head, a->n_kv, r->key);
-  if (!gguf_get(r->g, spell(r, "attention.key_length")) && a->dim % a->n_head)
+  if (!mf_get(r->g, spell(r, "attention.key_length")) && a->dim % a->n_head)
     return err_param(r->e, ERR_INPUT, r->key, "metadata key %s is missing, and %d dimensions do not divide over %d heads", r->key, a->dim, a->n_head);
   if (!read_int(r, "attention.key_length", 2, HEAD_DIM_MAX, a->dim / a->n_head, &a->head_dim)) return false;
   if (!read_int(r, "attention.value_length", 1, HEAD_DIM_MAX, a->head_dim, &value_dim)) return false;
@@ -174,8 +174,8 @@ static bool read_rope(reader *r, const family *f, arch *a) {
   double factor = 1.0;
   /* Files from before 2024 state only the factor, in a key of its own. */
   if (!read_float(r, "rope.scale_linear", 1e-3, 1e6, 1.0, &factor)) return false;
-  if (gguf_get(r->g, r->key)) kind = STR("linear");
-  if (!gguf_str(r->g, spell(r, "rope.scaling.type"), &kind, r->e)) return false;
+  if (mf_get(r->g, r->key)) kind = STR("linear");
+  if (!mf_str(r->g, spell(r, "rope.scaling.type"), &kind, r->e)) return false;
   if (str_is(kind, "none")) factor = 1.0;
   else if (!str_is(kind, "linear"))
     return err_param(r->e, ERR_UNSUPPORTED, r->key, "metadata key %s is \"%.*s\"; supported are none and linear (Llama 3's factors come as a tensor)",
@@ -185,21 +185,21 @@ static bool read_rope(reader *r, const family *f, arch *a) {
   return true;
 }
 
-static bool read_vocab(const gguf *g, arch *a, err *e) {
-  const gguf_tensor *t = gguf_find(g, roles[R_EMBED].name);
+static bool read_vocab(const mfile *g, arch *a, err *e) {
+  const mf_tensor *t = mf_find(g, roles[R_EMBED].name);
   if (!t) return err_param(e, ERR_INPUT, roles[R_EMBED].name, "tensor %s is missing: the file does not hold a whole model", roles[R_EMBED].name);
   if (t->n_dims != 2 || t->ne[1] > VOCAB_MAX)
     return err_param(e, ERR_INPUT, roles[R_EMBED].name, "tensor %s has %d dimensions and %lld rows, expected 2 and at most %d", roles[R_EMBED].name,
         t->n_dims, (long long)t->ne[1], VOCAB_MAX);
   a->vocab = (int)t->ne[1];
-  const gguf_val *v = gguf_get(g, "tokenizer.ggml.tokens");
-  if (v && v->kind == GGUF_ARR && v->count != (uint64_t)a->vocab)
+  const mf_val *v = mf_get(g, "tokenizer.ggml.tokens");
+  if (v && v->kind == MF_ARR && v->count != (uint64_t)a->vocab)
     return err_param(e, ERR_INPUT, "tokenizer.ggml.tokens", "metadata key tokenizer.ggml.tokens has %llu tokens, but tensor %s has %d rows",
         (unsigned long long)v->count, roles[R_EMBED].name, a->vocab);
   return true;
 }
 
-static bool read_numbers(const gguf *g, const family *f, arch *a, err *e) {
+static bool read_numbers(const mfile *g, const family *f, arch *a, err *e) {
   reader r = {.g = g, .prefix = f->name, .e = e};
   double eps;
   int experts;
@@ -227,11 +227,11 @@ static bool read_numbers(const gguf *g, const family *f, arch *a, err *e) {
 /* ---- tensors ---------------------------------------------------------------------------------------------------------------- */
 
 /* Absence is fine where it is allowed; else the tensor must have its role's shape and a type that can be computed with. */
-static bool check_tensor(const gguf *g, const arch *a, arch_role role, int layer, bool (*type_ok)(uint32_t), err *e) {
+static bool check_tensor(const mfile *g, const arch *a, arch_role role, int layer, bool (*type_ok)(uint32_t), err *e) {
   const role_row *row = &roles[role];
   char name[64];
   snprintf(name, sizeof name, row->name, layer);
-  const gguf_tensor *t = arch_tensor(g, a, role, layer);
+  const mf_tensor *t = arch_tensor(g, a, role, layer);
   if (!t) {
     if (row->need == EITHER || (row->need == BIASES && !a->qkv_bias)) return true;
     return err_param(e, ERR_INPUT, name, "tensor %s is missing: the file does not hold a whole %s model", name, a->family);
@@ -270,7 +270,7 @@ static bool known_name(const arch *a, str name) {
   return false;
 }
 
-static bool check_tensors(const gguf *g, const family *f, arch *a, bool (*type_ok)(uint32_t), err *e) {
+static bool check_tensors(const mfile *g, const family *f, arch *a, bool (*type_ok)(uint32_t), err *e) {
   a->tied = !arch_tensor(g, a, R_OUTPUT, 0);
   a->qkv_bias = f->qkv_bias == NEEDED || arch_tensor(g, a, R_Q_BIAS, 0);
   for (int role = 0; role < R_COUNT; role++)
@@ -288,9 +288,9 @@ static bool check_tensors(const gguf *g, const family *f, arch *a, bool (*type_o
   return true;
 }
 
-bool arch_read(const gguf *g, bool (*type_ok)(uint32_t wtype), arch *ret, err *e) {
+bool arch_read(const mfile *g, bool (*type_ok)(uint32_t wtype), arch *ret, err *e) {
   uint64_t parts = 1;
-  if (!gguf_u64(g, "split.count", &parts, e)) return false;
+  if (!mf_u64(g, "split.count", &parts, e)) return false;
   if (parts > 1)
     return err_param(
         e, ERR_UNSUPPORTED, "split.count", "the file is one of %llu parts of a model; join them into one file first", (unsigned long long)parts);
@@ -308,19 +308,19 @@ uint64_t arch_kv_bytes(const arch *a, int elem_bytes) {
   return 2ull * (uint64_t)a->n_layer * (uint64_t)a->n_kv * (uint64_t)a->head_dim * (uint64_t)elem_bytes;
 }
 
-uint64_t arch_read_bytes(const gguf *g, const arch *a) {
+uint64_t arch_read_bytes(const mfile *g, const arch *a) {
   uint64_t sum = 0;
   for (uint64_t i = 0; i < g->n_tensors; i++) sum += g->tensors[i].bytes;
-  const gguf_tensor *embed = arch_tensor(g, a, R_EMBED, 0);
+  const mf_tensor *embed = arch_tensor(g, a, R_EMBED, 0);
   uint64_t row = embed->bytes / (uint64_t)a->vocab;
   /* A tied embedding is read whole as the head, and one row of it again; an embedding of its own only by the row. */
   return sum + row - (a->tied ? 0 : embed->bytes);
 }
 
-uint64_t arch_params(const gguf *g) {
+uint64_t arch_params(const mfile *g) {
   uint64_t sum = 0;
   for (uint64_t i = 0; i < g->n_tensors; i++) {
-    const gguf_tensor *t = &g->tensors[i];
+    const mf_tensor *t = &g->tensors[i];
     sum += t->bytes / (uint64_t)t->type->bytes * (uint64_t)t->type->block;
   }
   return sum;

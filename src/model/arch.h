@@ -5,7 +5,7 @@
  * Failure: ERR_INPUT naming the key or tensor (value, expected shape), ERR_UNSUPPORTED naming an unknown architecture and the known ones. */
 #ifndef MODEL_ARCH_H
 #define MODEL_ARCH_H
-#include "model/gguf.h"
+#include "model/mfile.h"
 
 typedef enum arch_rope { ROPE_PAIRS, ROPE_NEOX } arch_rope; /* (2i, 2i+1) or (i, i + n/2) */
 typedef enum arch_act { ACT_SILU, ACT_GELU } arch_act;
@@ -50,13 +50,13 @@ typedef struct arch {
  * in `type_ok` (NULL: any). Vectors (norms, biases, rope factors) are always F32. A tensor or a key that would change the answer and that this
  * description has no place for (experts, other biases, YaRN) is refused by name. Bounds: every matrix has at most 2^31 - 1 elements, n_head *
  * head_dim at most 2^20. */
-bool arch_read(const gguf *g, bool (*type_ok)(uint32_t wtype), arch *ret, err *e);
+bool arch_read(const mfile *g, bool (*type_ok)(uint32_t wtype), arch *ret, err *e);
 /* The tensor for a role (layer ignored for globals); NULL when an optional one is absent. */
-const gguf_tensor *arch_tensor(const gguf *g, const arch *a, arch_role role, int layer);
+const mf_tensor *arch_tensor(const mfile *g, const arch *a, arch_role role, int layer);
 const char *arch_families(void); /* "llama, qwen2" */
 bool arch_known(str name);       /* is one of these */
 /* Derived figures. KV bytes per token for 2-byte KV; weight bytes read per decoded token (embedding row only once, head once). */
 uint64_t arch_kv_bytes(const arch *a, int elem_bytes);
-uint64_t arch_read_bytes(const gguf *g, const arch *a);
-uint64_t arch_params(const gguf *g);
+uint64_t arch_read_bytes(const mfile *g, const arch *a);
+uint64_t arch_params(const mfile *g);
 #endif

@@ -130,7 +130,7 @@ static uint32_t *table_slot(const table *t, const void *rows, size_t row_size, s
     if (str_eq(*(const str *)((const char *)rows + (size_t)(*s - 1) * row_size), name)) return s;
   }
 }
-_Static_assert(offsetof(gguf_val, key) == 0 && offsetof(gguf_tensor, name) == 0, "table_slot reads the name at the start of a row");
+_Static_assert(offsetof(mf_val, key) == 0 && offsetof(mf_tensor, name) == 0, "table_slot reads the name at the start of a row");
 
 /* ---- metadata --------------------------------------------------------------------------------------------------------------- */
 
@@ -138,8 +138,8 @@ static bool skip_array(cursor *c, int depth);
 
 static bool skip_value(cursor *c, uint32_t kind, int depth) {
   str s;
-  if (kind == GGUF_STR) return take_str(c, &s);
-  if (kind == GGUF_ARR) return skip_array(c, depth + 1);
+  if (kind == MF_STR) return take_str(c, &s);
+  if (kind == MF_ARR) return skip_array(c, depth + 1);
   if (!room(c, kind_sizes[kind])) return false;
   c->pos += kind_sizes[kind];
   return true;
@@ -152,7 +152,7 @@ static bool take_array_head(cursor *c, uint32_t *ret_kind, uint64_t *ret_n) {
   if (!take32(c, &k) || !take64(c, &n)) return false;
   if (k >= KINDS)
     return err_param(c->e, ERR_INPUT, c->what, "%s is an array of kind %u, known are 0 to %d: the file is damaged", c->what, k, KINDS - 1);
-  uint64_t least = k == GGUF_STR ? 8 : k == GGUF_ARR ? 12 : kind_sizes[k];
+  uint64_t least = k == MF_STR ? 8 : k == MF_ARR ? 12 : kind_sizes[k];
   if (n > (c->size - c->pos) / least)
     return err_param(c->e, ERR_INPUT, c->what, "%s says it has %llu elements, but the file has only %llu bytes left: it is cut off or damaged",
         c->what, (unsigned long long)n, (unsigned long long)(c->size - c->pos));
@@ -176,7 +176,7 @@ static bool skip_array(cursor *c, int depth) {
 }
 
 /* The elements of an array of strings. This loop is most of the time it takes to open a file (300,000 strings in a Qwen model), hence by hand. */
-static bool take_strs(cursor *c, arena *mem, gguf_val *v) {
+static bool take_strs(cursor *c, arena *mem, mf_val *v) {
   if (v->count > STRS_MAX)
     return err_param(c->e, ERR_INPUT, c->what, "%s has %llu strings, more than the bound of %d", c->what, (unsigned long long)v->count, STRS_MAX);
   str *out = ARENA_ARRAY(mem, str, v->count ? v->count : 1);
@@ -196,39 +196,39 @@ static bool take_strs(cursor *c, arena *mem, gguf_val *v) {
   return true;
 }
 
-static bool take_val(cursor *c, arena *mem, uint64_t index, gguf_val *v) {
+static bool take_val(cursor *c, arena *mem, uint64_t index, mf_val *v) {
   uint32_t kind;
   if (!take_name(c, "metadata key", index, KEY_MAX, &v->key) || !take32(c, &kind)) return false;
   if (kind >= KINDS) return err_param(c->e, ERR_INPUT, c->what, "%s is of kind %u, known are 0 to %d: the file is damaged", c->what, kind, KINDS - 1);
-  v->kind = (gguf_kind)kind;
+  v->kind = (mf_kind)kind;
   uint64_t start = c->pos;
-  if (kind == GGUF_ARR) {
+  if (kind == MF_ARR) {
     uint32_t elem;
     if (!take_array_head(c, &elem, &v->count)) return false;
-    v->elem = (gguf_kind)elem;
-    if (elem == GGUF_STR) {
+    v->elem = (mf_kind)elem;
+    if (elem == MF_STR) {
       if (!take_strs(c, mem, v)) return false;
-    } else if (elem == GGUF_ARR) {
+    } else if (elem == MF_ARR) {
       for (uint64_t i = 0; i < v->count; i++)
         if (!skip_array(c, 2)) return false;
     } else c->pos += v->count * kind_sizes[elem];
     start += 12; /* raw is the elements, without kind and count */
-  } else if (kind == GGUF_STR) {
+  } else if (kind == MF_STR) {
     if (!take_str(c, &v->raw)) return false;
     return true;
   } else if (!skip_value(c, kind, 0)) return false;
   v->raw = (str){(const char *)c->base + start, (size_t)(c->pos - start)};
-  if (kind == GGUF_BOOL && (uint8_t)v->raw.p[0] > 1)
+  if (kind == MF_BOOL && (uint8_t)v->raw.p[0] > 1)
     return err_param(c->e, ERR_INPUT, c->what, "%s is a bool of value %u, expected 0 or 1: the file is damaged", c->what, (uint8_t)v->raw.p[0]);
   return true;
 }
 
-static bool read_vals(gguf *g, cursor *c, priv *pv) {
-  g->vals = ARENA_ARRAY(&pv->mem, gguf_val, g->n_vals ? g->n_vals : 1);
+static bool read_vals(mfile *g, cursor *c, priv *pv) {
+  g->vals = ARENA_ARRAY(&pv->mem, mf_val, g->n_vals ? g->n_vals : 1);
   if (!g->vals) return err_set(c->e, ERR_NOMEM, "out of memory for %llu metadata pairs", (unsigned long long)g->n_vals);
   if (!table_init(&pv->keys, &pv->mem, g->n_vals, c->e)) return false;
   for (uint64_t i = 0; i < g->n_vals; i++) {
-    gguf_val *v = &g->vals[i];
+    mf_val *v = &g->vals[i];
     if (!take_val(c, &pv->mem, i, v)) return false;
     uint32_t *slot = table_slot(&pv->keys, g->vals, sizeof *v, v->key);
     if (*slot) return err_param(c->e, ERR_INPUT, c->what, "%s is there twice: the file is damaged", c->what);
@@ -240,7 +240,7 @@ static bool read_vals(gguf *g, cursor *c, priv *pv) {
 /* ---- tensors ---------------------------------------------------------------------------------------------------------------- */
 
 /* Elements of the tensor, its bytes; both without overflow. */
-static bool tensor_size(cursor *c, gguf_tensor *t) {
+static bool tensor_size(cursor *c, mf_tensor *t) {
   uint64_t n = 1;
   for (int d = 0; d < t->n_dims; d++)
     if (__builtin_mul_overflow(n, (uint64_t)t->ne[d], &n) || n > INT64_MAX)
@@ -255,7 +255,7 @@ static bool tensor_size(cursor *c, gguf_tensor *t) {
 }
 
 /* *ret_off is the offset as written, relative to the data section, which is only known after the last row. */
-static bool take_tensor(cursor *c, uint64_t index, gguf_tensor *t, uint64_t *ret_off) {
+static bool take_tensor(cursor *c, uint64_t index, mf_tensor *t, uint64_t *ret_off) {
   uint32_t n_dims, type;
   if (!take_name(c, "tensor", index, NAME_MAX_LEN, &t->name) || !take32(c, &n_dims)) return false;
   if (n_dims < 1 || n_dims > 4)
@@ -278,7 +278,7 @@ static bool take_tensor(cursor *c, uint64_t index, gguf_tensor *t, uint64_t *ret
   return tensor_size(c, t) && take64(c, ret_off);
 }
 
-static bool place_tensor(const gguf *g, gguf_tensor *t, uint64_t off, err *e) {
+static bool place_tensor(const mfile *g, mf_tensor *t, uint64_t off, err *e) {
   char what[96];
   snprintf(what, sizeof what, "tensor %.*s", (int)(t->name.n < 64 ? t->name.n : 64), t->name.p);
   if (off % g->align)
@@ -294,18 +294,18 @@ static bool place_tensor(const gguf *g, gguf_tensor *t, uint64_t off, err *e) {
 }
 
 static int by_place(const void *a, const void *b) {
-  const gguf_tensor *x = *(const gguf_tensor *const *)a, *y = *(const gguf_tensor *const *)b;
+  const mf_tensor *x = *(const mf_tensor *const *)a, *y = *(const mf_tensor *const *)b;
   uintptr_t p = (uintptr_t)x->data, q = (uintptr_t)y->data;
   return p < q ? -1 : p > q;
 }
 
-static bool check_overlaps(const gguf *g, arena *mem, err *e) {
-  const gguf_tensor **order = ARENA_ARRAY(mem, const gguf_tensor *, g->n_tensors ? g->n_tensors : 1);
+static bool check_overlaps(const mfile *g, arena *mem, err *e) {
+  const mf_tensor **order = ARENA_ARRAY(mem, const mf_tensor *, g->n_tensors ? g->n_tensors : 1);
   if (!order) return err_set(e, ERR_NOMEM, "out of memory for %llu tensors", (unsigned long long)g->n_tensors);
   for (uint64_t i = 0; i < g->n_tensors; i++) order[i] = &g->tensors[i];
   qsort(order, g->n_tensors, sizeof *order, by_place);
   for (uint64_t i = 1; i < g->n_tensors; i++) {
-    const gguf_tensor *a = order[i - 1], *b = order[i];
+    const mf_tensor *a = order[i - 1], *b = order[i];
     if ((const uint8_t *)a->data + a->bytes > (const uint8_t *)b->data)
       return err_set(e, ERR_INPUT, "tensors %.*s and %.*s share bytes: the file is damaged", (int)(a->name.n < 64 ? a->name.n : 64), a->name.p,
           (int)(b->name.n < 64 ? b->name.n : 64), b->name.p);
@@ -313,13 +313,13 @@ static bool check_overlaps(const gguf *g, arena *mem, err *e) {
   return true;
 }
 
-static bool read_tensors(gguf *g, cursor *c, priv *pv) {
-  g->tensors = ARENA_ARRAY(&pv->mem, gguf_tensor, g->n_tensors ? g->n_tensors : 1);
+static bool read_tensors(mfile *g, cursor *c, priv *pv) {
+  g->tensors = ARENA_ARRAY(&pv->mem, mf_tensor, g->n_tensors ? g->n_tensors : 1);
   uint64_t *offs = ARENA_ARRAY(&pv->mem, uint64_t, g->n_tensors ? g->n_tensors : 1);
   if (!g->tensors || !offs) return err_set(c->e, ERR_NOMEM, "out of memory for %llu tensors", (unsigned long long)g->n_tensors);
   if (!table_init(&pv->names, &pv->mem, g->n_tensors, c->e)) return false;
   for (uint64_t i = 0; i < g->n_tensors; i++) {
-    gguf_tensor *t = &g->tensors[i];
+    mf_tensor *t = &g->tensors[i];
     if (!take_tensor(c, i, t, &offs[i])) return false;
     uint32_t *slot = table_slot(&pv->names, g->tensors, sizeof *t, t->name);
     if (*slot) return err_param(c->e, ERR_INPUT, c->what, "%s is there twice: the file is damaged", c->what);
@@ -348,7 +348,7 @@ static bool read_magic(const uint8_t *p, uint64_t n, err *e) {
   return true;
 }
 
-static bool read_header(gguf *g, cursor *c) {
+static bool read_header(mfile *g, cursor *c) {
   if (!read_magic(c->base, c->size, c->e)) return false;
   g->version = peek32(c->base + 4);
   uint32_t swapped = __builtin_bswap32(g->version);
@@ -371,9 +371,9 @@ static bool read_header(gguf *g, cursor *c) {
   return true;
 }
 
-static bool read_align(gguf *g, err *e) {
+static bool read_align(mfile *g, err *e) {
   uint64_t a = 32;
-  if (!gguf_u64(g, "general.alignment", &a, e)) return false;
+  if (!mf_u64(g, "general.alignment", &a, e)) return false;
   if (a < ALIGN_MIN || a > ALIGN_MAX || (a & (a - 1)))
     return err_param(e, ERR_INPUT, "general.alignment", "general.alignment is %llu, expected a power of two from %d to %d", (unsigned long long)a,
         ALIGN_MIN, ALIGN_MAX);
@@ -382,7 +382,7 @@ static bool read_align(gguf *g, err *e) {
 }
 
 /* Takes nothing: on failure the caller closes g. */
-static bool read_all(gguf *g, err *e) {
+static bool read_all(mfile *g, err *e) {
   priv *pv = g->priv;
   cursor c = {.base = g->map, .size = g->size, .e = e};
   /* The tables' bound: the least pair (14 bytes) becomes a row and its slots (under 90), a string's 8 bytes a str of 16, the least tensor's 33 under
@@ -392,8 +392,8 @@ static bool read_all(gguf *g, err *e) {
   return read_header(g, &c) && read_vals(g, &c, pv) && read_align(g, e) && read_tensors(g, &c, pv);
 }
 
-static gguf *gguf_new(err *e) {
-  gguf *g = calloc(1, sizeof *g);
+static mfile *mf_new(err *e) {
+  mfile *g = calloc(1, sizeof *g);
   if (g) g->priv = calloc(1, sizeof(priv));
   if (g && g->priv) {
     g->fd = -1;
@@ -404,20 +404,20 @@ static gguf *gguf_new(err *e) {
   return NULL;
 }
 
-bool gguf_open_mem(const void *p, size_t n, gguf **ret, err *e) {
-  gguf *g = gguf_new(e);
+bool gguf_open_mem(const void *p, size_t n, mfile **ret, err *e) {
+  mfile *g = mf_new(e);
   if (!g) return false;
   g->map = p;
   g->size = n;
   if (!read_all(g, e)) {
-    gguf_close(g);
+    mf_close(g);
     return false;
   }
   *ret = g;
   return true;
 }
 
-static bool map_file(gguf *g, const char *path, err *e) {
+static bool map_file(mfile *g, const char *path, err *e) {
   struct stat st;
   g->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a FIFO must be refused, not waited for */
   if (g->fd < 0) return err_errno(e, errno, "cannot open %s", path);
@@ -432,22 +432,22 @@ static bool map_file(gguf *g, const char *path, err *e) {
   return true;
 }
 
-bool gguf_open(const char *path, gguf **ret, err *e) {
-  gguf *g = gguf_new(e);
+bool gguf_open(const char *path, mfile **ret, err *e) {
+  mfile *g = mf_new(e);
   if (!g) return false;
   if (!map_file(g, path, e)) {
-    gguf_close(g);
+    mf_close(g);
     return false;
   }
   if (!read_all(g, e)) {
-    gguf_close(g);
+    mf_close(g);
     return err_prefix(e, "%s", path);
   }
   *ret = g;
   return true;
 }
 
-void gguf_close(gguf *g) {
+void mf_close(mfile *g) {
   if (!g) return;
   if (g->fd >= 0) {
     if (g->map) munmap((void *)(uintptr_t)g->map, g->size);
@@ -458,7 +458,7 @@ void gguf_close(gguf *g) {
   free(g);
 }
 
-void gguf_drop_pages(const gguf *g, const void *p, uint64_t n) {
+void mf_drop_pages(const mfile *g, const void *p, uint64_t n) {
   if (g->fd < 0) return;
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), a = (uint64_t)((const uint8_t *)p - g->map), b = a + n;
   /* Whole pages only, except at the file's end: a neighbour's bytes may still be wanted, and would be read again. */
@@ -469,13 +469,13 @@ void gguf_drop_pages(const gguf *g, const void *p, uint64_t n) {
 
 /* ---- look-ups --------------------------------------------------------------------------------------------------------------- */
 
-const gguf_val *gguf_get(const gguf *g, const char *key) {
+const mf_val *mf_get(const mfile *g, const char *key) {
   const priv *pv = g->priv;
   uint32_t s = *table_slot(&pv->keys, g->vals, sizeof *g->vals, str_c(key));
   return s ? &g->vals[s - 1] : NULL;
 }
 
-const gguf_tensor *gguf_find(const gguf *g, const char *name) {
+const mf_tensor *mf_find(const mfile *g, const char *name) {
   const priv *pv = g->priv;
   uint32_t s = *table_slot(&pv->names, g->tensors, sizeof *g->tensors, str_c(name));
   return s ? &g->tensors[s - 1] : NULL;
@@ -489,51 +489,51 @@ typedef struct number {
 } number;
 
 /* A number of any kind. NUM_I only when negative, so that a comparison needs no second look. */
-static number read_number(gguf_kind kind, const char *p) {
+static number read_number(mf_kind kind, const char *p) {
   int64_t i;
   switch (kind) {
-  case GGUF_U8:
-  case GGUF_BOOL: return (number){.form = NUM_U, .u = (uint8_t)p[0]};
-  case GGUF_U16: {
+  case MF_U8:
+  case MF_BOOL: return (number){.form = NUM_U, .u = (uint8_t)p[0]};
+  case MF_U16: {
     uint16_t v;
     memcpy(&v, p, 2);
     return (number){.form = NUM_U, .u = v};
   }
-  case GGUF_U32: {
+  case MF_U32: {
     uint32_t v;
     memcpy(&v, p, 4);
     return (number){.form = NUM_U, .u = v};
   }
-  case GGUF_U64: {
+  case MF_U64: {
     uint64_t v;
     memcpy(&v, p, 8);
     return (number){.form = NUM_U, .u = v};
   }
-  case GGUF_I8: i = (int8_t)p[0]; break;
-  case GGUF_I16: {
+  case MF_I8: i = (int8_t)p[0]; break;
+  case MF_I16: {
     int16_t v;
     memcpy(&v, p, 2);
     i = v;
     break;
   }
-  case GGUF_I32: {
+  case MF_I32: {
     int32_t v;
     memcpy(&v, p, 4);
     i = v;
     break;
   }
-  case GGUF_I64: {
+  case MF_I64: {
     int64_t v;
     memcpy(&v, p, 8);
     i = v;
     break;
   }
-  case GGUF_F32: {
+  case MF_F32: {
     float v;
     memcpy(&v, p, 4);
     return (number){.form = NUM_F, .f = (double)v};
   }
-  case GGUF_F64: {
+  case MF_F64: {
     double v;
     memcpy(&v, p, 8);
     return (number){.form = NUM_F, .f = v};
@@ -543,22 +543,22 @@ static number read_number(gguf_kind kind, const char *p) {
   return i < 0 ? (number){.form = NUM_I, .i = i} : (number){.form = NUM_U, .u = (uint64_t)i};
 }
 
-static bool wrong_kind(const gguf_val *v, const char *key, const char *want, err *e) {
+static bool wrong_kind(const mf_val *v, const char *key, const char *want, err *e) {
   return err_param(e, ERR_INPUT, key, "metadata key %s is of kind %s, expected %s", key, kind_names[v->kind], want);
 }
 
 /* A whole number for the key; bool and the floats are refused. *ret_v NULL: absent. */
-static bool whole(const gguf *g, const char *key, const gguf_val **ret_v, number *ret, err *e) {
-  const gguf_val *v = gguf_get(g, key);
+static bool whole(const mfile *g, const char *key, const mf_val **ret_v, number *ret, err *e) {
+  const mf_val *v = mf_get(g, key);
   *ret_v = v;
   if (!v) return true;
   *ret = read_number(v->kind, v->raw.p);
-  if (v->kind == GGUF_BOOL || (ret->form != NUM_U && ret->form != NUM_I)) return wrong_kind(v, key, "a whole number", e);
+  if (v->kind == MF_BOOL || (ret->form != NUM_U && ret->form != NUM_I)) return wrong_kind(v, key, "a whole number", e);
   return true;
 }
 
-bool gguf_u64(const gguf *g, const char *key, uint64_t *ret, err *e) {
-  const gguf_val *v;
+bool mf_u64(const mfile *g, const char *key, uint64_t *ret, err *e) {
+  const mf_val *v;
   number n = {0};
   if (!whole(g, key, &v, &n, e)) return false;
   if (!v) return true;
@@ -567,8 +567,8 @@ bool gguf_u64(const gguf *g, const char *key, uint64_t *ret, err *e) {
   return true;
 }
 
-bool gguf_i64(const gguf *g, const char *key, int64_t *ret, err *e) {
-  const gguf_val *v;
+bool mf_i64(const mfile *g, const char *key, int64_t *ret, err *e) {
+  const mf_val *v;
   number n = {0};
   if (!whole(g, key, &v, &n, e)) return false;
   if (!v) return true;
@@ -579,41 +579,41 @@ bool gguf_i64(const gguf *g, const char *key, int64_t *ret, err *e) {
 
 static double number_f64(number n) { return n.form == NUM_U ? (double)n.u : n.form == NUM_I ? (double)n.i : n.form == NUM_F ? n.f : 0.0; }
 
-bool gguf_f64(const gguf *g, const char *key, double *ret, err *e) {
-  const gguf_val *v = gguf_get(g, key);
+bool mf_f64(const mfile *g, const char *key, double *ret, err *e) {
+  const mf_val *v = mf_get(g, key);
   if (!v) return true;
   number n = read_number(v->kind, v->raw.p);
-  if (v->kind == GGUF_BOOL || n.form == NUM_NONE) return wrong_kind(v, key, "a number", e);
+  if (v->kind == MF_BOOL || n.form == NUM_NONE) return wrong_kind(v, key, "a number", e);
   double f = number_f64(n);
   if (!isfinite(f)) return err_param(e, ERR_INPUT, key, "metadata key %s is not a finite number", key);
   *ret = f;
   return true;
 }
 
-bool gguf_bool(const gguf *g, const char *key, bool *ret, err *e) {
-  const gguf_val *v = gguf_get(g, key);
+bool mf_bool(const mfile *g, const char *key, bool *ret, err *e) {
+  const mf_val *v = mf_get(g, key);
   if (!v) return true;
-  if (v->kind != GGUF_BOOL) return wrong_kind(v, key, "bool", e);
+  if (v->kind != MF_BOOL) return wrong_kind(v, key, "bool", e);
   *ret = v->raw.p[0] != 0;
   return true;
 }
 
-bool gguf_str(const gguf *g, const char *key, str *ret, err *e) {
-  const gguf_val *v = gguf_get(g, key);
+bool mf_str(const mfile *g, const char *key, str *ret, err *e) {
+  const mf_val *v = mf_get(g, key);
   if (!v) return true;
-  if (v->kind != GGUF_STR) return wrong_kind(v, key, "string", e);
+  if (v->kind != MF_STR) return wrong_kind(v, key, "string", e);
   *ret = v->raw;
   return true;
 }
 
-static number element(const gguf_val *v, uint64_t i) {
-  if (v->kind != GGUF_ARR || i >= v->count || !kind_sizes[v->elem]) return (number){.form = NUM_NONE};
+static number element(const mf_val *v, uint64_t i) {
+  if (v->kind != MF_ARR || i >= v->count || !kind_sizes[v->elem]) return (number){.form = NUM_NONE};
   return read_number(v->elem, v->raw.p + i * kind_sizes[v->elem]);
 }
 
-double gguf_elem_f64(const gguf_val *v, uint64_t i) { return number_f64(element(v, i)); }
+double mf_elem_f64(const mf_val *v, uint64_t i) { return number_f64(element(v, i)); }
 
-int64_t gguf_elem_i64(const gguf_val *v, uint64_t i) {
+int64_t mf_elem_i64(const mf_val *v, uint64_t i) {
   number n = element(v, i);
   switch (n.form) {
   case NUM_U: return n.u > INT64_MAX ? INT64_MAX : (int64_t)n.u;
@@ -623,4 +623,4 @@ int64_t gguf_elem_i64(const gguf_val *v, uint64_t i) {
   }
 }
 
-const char *gguf_kind_name(gguf_kind k) { return kind_names[k]; }
+const char *mf_kind_name(mf_kind k) { return kind_names[k]; }

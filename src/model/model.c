@@ -2,6 +2,7 @@
  * reported before time is spent on its vocabulary. */
 #include "model/model.h"
 #include "base/hash.h"
+#include "model/gguf.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@ static void name_from(model *m) {
   bool slug = stem.n == 0;
   if (slug) {
     str s = STR("model");
-    gguf_str(m->file, "general.name", &s, NULL);
+    mf_str(m->file, "general.name", &s, NULL);
     stem = s;
   }
   size_t n = stem.n < sizeof m->name - 1 ? stem.n : utf8_valid_prefix((str){stem.p, sizeof m->name - 1}, NULL);
@@ -31,7 +32,7 @@ static void name_from(model *m) {
 
 /* A template that does not parse spoils chats, not the model: completions still work. */
 static bool read_chat(model *m, err *e) {
-  if (!gguf_str(m->file, "tokenizer.chat_template", &m->chat_source, e)) return false;
+  if (!mf_str(m->file, "tokenizer.chat_template", &m->chat_source, e)) return false;
   if (!m->chat_source.n) {
     err_set(&m->chat_err, ERR_UNSUPPORTED, "model %s has no chat template (metadata key tokenizer.chat_template): use /v1/completions", m->name);
     return true;
@@ -43,9 +44,9 @@ static bool read_chat(model *m, err *e) {
   return true;
 }
 
-static bool sampling(const gguf *g, const char *key, double lo, double hi, float *ret, err *e) {
+static bool sampling(const mfile *g, const char *key, double lo, double hi, float *ret, err *e) {
   double v = NAN;
-  if (!gguf_f64(g, key, &v, e)) return false;
+  if (!mf_f64(g, key, &v, e)) return false;
   if (!isnan(v) && !(v >= lo && v <= hi)) return err_param(e, ERR_INPUT, key, "metadata key %s is %g, expected %g to %g", key, v, lo, hi);
   *ret = (float)v;
   return true;
@@ -53,9 +54,9 @@ static bool sampling(const gguf *g, const char *key, double lo, double hi, float
 
 /* The model's generation config, as converters write it. */
 static bool read_defaults(model *m, err *e) {
-  const gguf *g = m->file;
+  const mfile *g = m->file;
   int64_t k = -1;
-  if (!gguf_i64(g, "general.sampling.top_k", &k, e)) return false;
+  if (!mf_i64(g, "general.sampling.top_k", &k, e)) return false;
   m->top_k = k < 0 ? -1 : k > INT32_MAX ? INT32_MAX : (int)k;
   return sampling(g, "general.sampling.temp", 0, 100, &m->temperature, e) && sampling(g, "general.sampling.top_p", 0, 1, &m->top_p, e) &&
          sampling(g, "general.sampling.min_p", 0, 1, &m->min_p, e) && sampling(g, "general.sampling.penalty_repeat", 0.01, 100, &m->repetition, e);
@@ -63,13 +64,13 @@ static bool read_defaults(model *m, err *e) {
 
 /* Metadata, tensor table and samples of every tensor: enough to tell two models or two quantizations of one apart, without reading the file whole. */
 static bool read_fingerprint(model *m, err *e) {
-  const gguf *g = m->file;
+  const mfile *g = m->file;
   sha256 *h = sha256_new();
   if (!h) return err_set(e, ERR_INTERNAL, "OpenSSL offers no SHA-256: mend the installation");
   sha256_add(h, &g->size, sizeof g->size);
   sha256_add(h, g->map, g->data_off < g->size ? g->data_off : g->size);
   for (uint64_t i = 0; i < g->n_tensors; i++) {
-    const gguf_tensor *t = &g->tensors[i];
+    const mf_tensor *t = &g->tensors[i];
     if (t->bytes <= SAMPLES * SAMPLE_BYTES) {
       sha256_add(h, t->data, t->bytes);
       continue;
@@ -113,6 +114,6 @@ void model_close(model *m) {
   if (!m) return;
   chat_free(m->chat);
   tok_free(m->tok);
-  gguf_close(m->file);
+  mf_close(m->file);
   free(m);
 }

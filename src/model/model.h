@@ -12,7 +12,7 @@
 typedef struct model {
   char path[4096];
   char name[128]; /* file stem, or general.name's slug when that is empty */
-  gguf *file;
+  mfile *file;
   arch arch;
   tok *tok;
   chat_tmpl *chat; /* NULL: none, or it did not parse */

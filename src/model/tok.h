@@ -37,8 +37,8 @@ typedef struct tok_ids {
 } tok_ids; /* owned by the caller: free(ids.v) */
 
 /* The tokenizer of a model file; errors name the metadata key. */
-struct gguf;
-bool tok_from_gguf(const struct gguf *g, tok **ret, err *e);
+struct mfile;
+bool tok_from_gguf(const struct mfile *g, tok **ret, err *e);
 
 /* Appends the ids of text. parse_special false: every byte is ordinary text, whatever trust says. True: control and user-defined tokens are
  * recognised, the leftmost first and of those the longest, but only wholly inside trusted bytes (trust: one byte per byte of text, non-zero =

@@ -1,63 +1,62 @@
 /* The tokenizer's keys of a GGUF file as a tok_src. Everything is borrowed from the file but the token types, which are wider there. */
 #include "model/tok_impl.h"
-#include "model/gguf.h"
+#include "model/mfile.h"
 #include <stdio.h>
 #include <stdlib.h>
 
 #define KEY(name) "tokenizer.ggml." name
 
 /* An array of strings; absent: *ret_n = 0. */
-static bool get_strs(const gguf *g, const char *key, const str **ret, int *ret_n, err *e) {
-  const gguf_val *v = gguf_get(g, key);
+static bool get_strs(const mfile *g, const char *key, const str **ret, int *ret_n, err *e) {
+  const mf_val *v = mf_get(g, key);
   *ret_n = 0;
   if (!v) return true;
-  if (v->kind != GGUF_ARR || v->elem != GGUF_STR || (v->count && !v->strs))
-    return err_param(e, ERR_INPUT, key, "%s: expected an array of strings", key);
+  if (v->kind != MF_ARR || v->elem != MF_STR || (v->count && !v->strs)) return err_param(e, ERR_INPUT, key, "%s: expected an array of strings", key);
   if (v->count > INT32_MAX) return err_param(e, ERR_INPUT, key, "%s: %llu elements are too many", key, (unsigned long long)v->count);
   *ret = v->strs;
   *ret_n = (int)v->count;
   return true;
 }
 
-static bool is_number(gguf_kind k) { return k <= GGUF_F32 || k == GGUF_U64 || k == GGUF_I64 || k == GGUF_F64; }
+static bool is_number(mf_kind k) { return k <= MF_F32 || k == MF_U64 || k == MF_I64 || k == MF_F64; }
 
-static bool get_types(const gguf *g, int n_tokens, uint8_t **ret, err *e) {
+static bool get_types(const mfile *g, int n_tokens, uint8_t **ret, err *e) {
   const char *key = KEY("token_type");
-  const gguf_val *v = gguf_get(g, key);
+  const mf_val *v = mf_get(g, key);
   if (!v) return true;
-  if (v->kind != GGUF_ARR || !is_number(v->elem) || v->elem == GGUF_F32 || v->elem == GGUF_F64)
+  if (v->kind != MF_ARR || !is_number(v->elem) || v->elem == MF_F32 || v->elem == MF_F64)
     return err_param(e, ERR_INPUT, key, "%s: expected an array of integers", key);
   if (v->count != (uint64_t)n_tokens)
     return err_param(e, ERR_INPUT, key, "%s has %llu elements but there are %d tokens", key, (unsigned long long)v->count, n_tokens);
   uint8_t *types = malloc((size_t)n_tokens + 1);
   if (!types) return err_set(e, ERR_NOMEM, "out of memory for %d token types", n_tokens);
   for (int i = 0; i < n_tokens; i++) {
-    int64_t k = gguf_elem_i64(v, (uint64_t)i);
+    int64_t k = mf_elem_i64(v, (uint64_t)i);
     types[i] = k >= TOK_NORMAL && k <= TOK_BYTE ? (uint8_t)k : 0; /* 0 is refused by tok_new, which names the token */
   }
   *ret = types;
   return true;
 }
 
-static bool get_id(const gguf *g, const char *key, int *ret, err *e) {
+static bool get_id(const mfile *g, const char *key, int *ret, err *e) {
   int64_t v = -1;
-  if (!gguf_i64(g, key, &v, e)) return false;
+  if (!mf_i64(g, key, &v, e)) return false;
   if (v == UINT32_MAX) v = -1; /* how some files write "none" */
   if (v < -1 || v > INT32_MAX) return err_param(e, ERR_INPUT, key, "%s: %lld is not a token id", key, (long long)v);
   *ret = (int)v;
   return true;
 }
 
-static bool get_name(const gguf *g, const char *key, char *out, size_t cap, err *e) {
+static bool get_name(const mfile *g, const char *key, char *out, size_t cap, err *e) {
   str s = {"", 0};
-  if (!gguf_str(g, key, &s, e)) return false;
+  if (!mf_str(g, key, &s, e)) return false;
   if (s.n >= cap || memchr(s.p, 0, s.n)) return err_param(e, ERR_INPUT, key, "%s: a name of %zu bytes is no name that is known", key, s.n);
   memcpy(out, s.p, s.n);
   out[s.n] = 0;
   return true;
 }
 
-bool tok_from_gguf(const gguf *g, tok **ret, err *e) {
+bool tok_from_gguf(const mfile *g, tok **ret, err *e) {
   char model[64], pre[64];
   uint8_t *types = NULL;
   tok_src s = {.model = model, .bos = -1, .eos = -1, .eot = -1, .unk = -1, .pad = -1};
@@ -69,8 +68,7 @@ bool tok_from_gguf(const gguf *g, tok **ret, err *e) {
   bool ok = get_strs(g, KEY("tokens"), &s.tokens, &s.n_tokens, e) && get_strs(g, KEY("merges"), &s.merges, &s.n_merges, e) &&
             get_id(g, KEY("bos_token_id"), &s.bos, e) && get_id(g, KEY("eos_token_id"), &s.eos, e) && get_id(g, KEY("eot_token_id"), &s.eot, e) &&
             get_id(g, KEY("unknown_token_id"), &s.unk, e) && get_id(g, KEY("padding_token_id"), &s.pad, e) &&
-            gguf_bool(g, KEY("add_bos_token"), &s.add_bos, e) && gguf_bool(g, KEY("add_eos_token"), &s.add_eos, e) &&
-            get_types(g, s.n_tokens, &types, e);
+            mf_bool(g, KEY("add_bos_token"), &s.add_bos, e) && mf_bool(g, KEY("add_eos_token"), &s.add_eos, e) && get_types(g, s.n_tokens, &types, e);
   s.types = types;
   ok = ok && tok_new(&s, ret, e);
   free(types);

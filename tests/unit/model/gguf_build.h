@@ -39,20 +39,20 @@ static inline void gb_key(gb *b, const char *key, uint32_t kind) {
   b->n_vals++;
 }
 static inline void gb_u32(gb *b, const char *key, uint32_t v) {
-  gb_key(b, key, GGUF_U32);
+  gb_key(b, key, MF_U32);
   gb_32(&b->vals, v);
 }
 static inline void gb_f32(gb *b, const char *key, float v) {
-  gb_key(b, key, GGUF_F32);
+  gb_key(b, key, MF_F32);
   buf_put(&b->vals, &v, 4);
 }
 static inline void gb_str(gb *b, const char *key, const char *v) {
-  gb_key(b, key, GGUF_STR);
+  gb_key(b, key, MF_STR);
   gb_text(&b->vals, v);
 }
 static inline void gb_strs(gb *b, const char *key, int n, const char *each) {
-  gb_key(b, key, GGUF_ARR);
-  gb_32(&b->vals, GGUF_STR);
+  gb_key(b, key, MF_ARR);
+  gb_32(&b->vals, MF_STR);
   gb_64(&b->vals, (uint64_t)n);
   for (int i = 0; i < n; i++) gb_text(&b->vals, each);
 }
@@ -95,8 +95,8 @@ static inline uint8_t *gb_file(const gb *b, size_t *ret_n) {
   return p;
 }
 
-/* Opens what was built. The file's bytes are the caller's to free, after gguf_close. */
-static inline bool gb_open(const gb *b, uint8_t **ret_file, gguf **ret, err *e) {
+/* Opens what was built. The file's bytes are the caller's to free, after mf_close. */
+static inline bool gb_open(const gb *b, uint8_t **ret_file, mfile **ret, err *e) {
   size_t n;
   *ret_file = gb_file(b, &n);
   return gguf_open_mem(*ret_file, n, ret, e);

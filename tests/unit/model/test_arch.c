@@ -73,12 +73,12 @@ static bool no_f16(uint32_t t) { return t != WT_F16; }
 
 static bool describe(const recipe *r, bool (*type_ok)(uint32_t), arch *ret, err *e) {
   gb b;
-  gguf *g = NULL;
+  mfile *g = NULL;
   uint8_t *file;
   cook(&b, r);
   if (!gb_open(&b, &file, &g, e)) fail_msg("the test's own file: %s", e->msg);
   bool ok = arch_read(g, type_ok, ret, e);
-  gguf_close(g);
+  mf_close(g);
   free(file);
   gb_fini(&b);
   return ok;
@@ -137,7 +137,7 @@ static void test_leftovers(void **st) {
 static void test_figures(void **st) {
   (void)st;
   gb b;
-  gguf *g = NULL;
+  mfile *g = NULL;
   uint8_t *file;
   arch a;
   err e = {0};
@@ -156,7 +156,7 @@ static void test_figures(void **st) {
     assert_null(arch_tensor(g, &a, R_Q, 2));
     assert_null(arch_tensor(g, &a, R_Q, -1));
     assert_true((arch_tensor(g, &a, R_OUTPUT, 0) != NULL) == (own == 1));
-    gguf_close(g);
+    mf_close(g);
     free(file);
     gb_fini(&b);
   }
@@ -175,11 +175,9 @@ static void base_small(gb *b) { gb_f32(b, "llama.rope.freq_base", 0); }
 static void base_text(gb *b) { gb_str(b, "llama.rope.freq_base", "10000"); }
 static void heads_none(gb *b) { gb_u32(b, "llama.attention.head_count", 0); }
 static void heads_many(gb *b) { gb_u32(b, "llama.attention.head_count", UINT32_MAX); }
-static void heads_list(gb *b) {
-  gb_key(b, "llama.attention.head_count_kv", GGUF_ARR), gb_32(&b->vals, GGUF_U32), gb_64(&b->vals, 1), gb_32(&b->vals, 2);
-}
+static void heads_list(gb *b) { gb_key(b, "llama.attention.head_count_kv", MF_ARR), gb_32(&b->vals, MF_U32), gb_64(&b->vals, 1), gb_32(&b->vals, 2); }
 static void kv_three(gb *b) { gb_u32(b, "llama.attention.head_count_kv", 3); }
-static void layers_negative(gb *b) { gb_key(b, "llama.block_count", GGUF_I32), gb_32(&b->vals, (uint32_t)-2); }
+static void layers_negative(gb *b) { gb_key(b, "llama.block_count", MF_I32), gb_32(&b->vals, (uint32_t)-2); }
 static void layers_three(gb *b) { gb_u32(b, "llama.block_count", 3); }
 static void layers_one(gb *b) { gb_u32(b, "llama.block_count", 1); }
 static void layers_huge(gb *b) { gb_u32(b, "llama.block_count", 1u << 31); }

@@ -138,7 +138,7 @@ static score whole_set(bool loud) {
   for (int i = 0; i < g.n; i++) {
     char path[4096], hex[65];
     const char *file = json_string_value(json_object_get(g.line[i], "name"));
-    gguf *f = NULL;
+    mfile *f = NULL;
     err e = {0};
     str source = {0};
     uint8_t digest[32];
@@ -147,12 +147,12 @@ static score whole_set(bool loud) {
       sc.skipped++;
       continue;
     }
-    if (!gguf_open(path, &f, &e) || !gguf_str(f, "tokenizer.chat_template", &source, &e)) fail_msg("%s", e.msg);
+    if (!gguf_open(path, &f, &e) || !mf_str(f, "tokenizer.chat_template", &source, &e)) fail_msg("%s", e.msg);
     sha256_once(source.p, source.n, digest);
     sha256_hex(digest, hex);
     if (!str_is(text_of(g.line[i], "sha256"), hex)) fail_msg("%s holds another template than the one the vectors were made with", path);
     compare_line(&g, g.line[i], source, loud, &sc);
-    gguf_close(f);
+    mf_close(f);
   }
   unload(&g);
   return sc;

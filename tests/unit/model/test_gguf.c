@@ -18,65 +18,65 @@ static void fill(gb *b) {
   gb_f32(b, "a.f32", 0.5f);
   gb_str(b, "a.str", "text");
   gb_strs(b, "a.strs", 3, "abc");
-  gb_key(b, "a.bool", GGUF_BOOL), buf_putc(&b->vals, 1);
-  gb_key(b, "a.i8", GGUF_I8), buf_putc(&b->vals, -5);
-  gb_key(b, "a.u64", GGUF_U64), gb_64(&b->vals, UINT64_MAX);
-  gb_key(b, "a.i64", GGUF_I64), gb_64(&b->vals, (uint64_t)-9);
-  gb_key(b, "a.nan", GGUF_F32), gb_32(&b->vals, bits_of_f32(NAN));
-  gb_key(b, "a.ints", GGUF_ARR), gb_32(&b->vals, GGUF_I32), gb_64(&b->vals, 2), gb_32(&b->vals, 1), gb_32(&b->vals, (uint32_t)-2);
-  gb_key(b, "a.nested", GGUF_ARR), gb_32(&b->vals, GGUF_ARR), gb_64(&b->vals, 2);
-  for (int i = 0; i < 2; i++) gb_32(&b->vals, GGUF_U8), gb_64(&b->vals, 3), buf_puts(&b->vals, "xyz");
+  gb_key(b, "a.bool", MF_BOOL), buf_putc(&b->vals, 1);
+  gb_key(b, "a.i8", MF_I8), buf_putc(&b->vals, -5);
+  gb_key(b, "a.u64", MF_U64), gb_64(&b->vals, UINT64_MAX);
+  gb_key(b, "a.i64", MF_I64), gb_64(&b->vals, (uint64_t)-9);
+  gb_key(b, "a.nan", MF_F32), gb_32(&b->vals, bits_of_f32(NAN));
+  gb_key(b, "a.ints", MF_ARR), gb_32(&b->vals, MF_I32), gb_64(&b->vals, 2), gb_32(&b->vals, 1), gb_32(&b->vals, (uint32_t)-2);
+  gb_key(b, "a.nested", MF_ARR), gb_32(&b->vals, MF_ARR), gb_64(&b->vals, 2);
+  for (int i = 0; i < 2; i++) gb_32(&b->vals, MF_U8), gb_64(&b->vals, 3), buf_puts(&b->vals, "xyz");
   gb_str(b, "a.empty", "");
   gb_tensor(b, "one", 64, 2, WT_Q4_0);
   gb_tensor(b, "two", 5, 0, WT_F32);
 }
 
-static void check_values(const gguf *g) {
+static void check_values(const mfile *g) {
   err e = {0};
   uint64_t u = 1;
   int64_t i = 1;
   double f = 1;
   bool b = false;
   str s = {0};
-  assert_true(gguf_u64(g, "a.u32", &u, &e) && u == 7);
-  assert_true(gguf_i64(g, "a.i8", &i, &e) && i == -5);
-  assert_true(gguf_i64(g, "a.i64", &i, &e) && i == -9);
-  assert_true(gguf_u64(g, "a.u64", &u, &e) && u == UINT64_MAX);
-  assert_true(gguf_f64(g, "a.f32", &f, &e) && f == 0.5);
-  assert_true(gguf_f64(g, "a.u32", &f, &e) && f == 7);
-  assert_true(gguf_bool(g, "a.bool", &b, &e) && b);
-  assert_true(gguf_str(g, "a.str", &s, &e) && str_is(s, "text"));
-  assert_true(gguf_str(g, "a.empty", &s, &e) && s.n == 0 && s.p);
-  const gguf_val *v = gguf_get(g, "a.strs");
+  assert_true(mf_u64(g, "a.u32", &u, &e) && u == 7);
+  assert_true(mf_i64(g, "a.i8", &i, &e) && i == -5);
+  assert_true(mf_i64(g, "a.i64", &i, &e) && i == -9);
+  assert_true(mf_u64(g, "a.u64", &u, &e) && u == UINT64_MAX);
+  assert_true(mf_f64(g, "a.f32", &f, &e) && f == 0.5);
+  assert_true(mf_f64(g, "a.u32", &f, &e) && f == 7);
+  assert_true(mf_bool(g, "a.bool", &b, &e) && b);
+  assert_true(mf_str(g, "a.str", &s, &e) && str_is(s, "text"));
+  assert_true(mf_str(g, "a.empty", &s, &e) && s.n == 0 && s.p);
+  const mf_val *v = mf_get(g, "a.strs");
   assert_true(v && v->count == 3 && str_is(v->strs[2], "abc"));
-  v = gguf_get(g, "a.ints");
-  assert_true(gguf_elem_i64(v, 1) == -2 && gguf_elem_f64(v, 0) == 1 && gguf_elem_i64(v, 2) == 0);
-  v = gguf_get(g, "a.nested");
-  assert_true(v && v->count == 2 && !v->strs && v->raw.n == 2 * (4 + 8 + 3) && gguf_elem_i64(v, 0) == 0);
+  v = mf_get(g, "a.ints");
+  assert_true(mf_elem_i64(v, 1) == -2 && mf_elem_f64(v, 0) == 1 && mf_elem_i64(v, 2) == 0);
+  v = mf_get(g, "a.nested");
+  assert_true(v && v->count == 2 && !v->strs && v->raw.n == 2 * (4 + 8 + 3) && mf_elem_i64(v, 0) == 0);
   /* Absent: untouched and no error. */
   u = 42;
-  assert_true(gguf_u64(g, "a.absent", &u, &e) && u == 42 && !gguf_get(g, "a.absent"));
+  assert_true(mf_u64(g, "a.absent", &u, &e) && u == 42 && !mf_get(g, "a.absent"));
 }
 
-static void check_refusals(const gguf *g) {
+static void check_refusals(const mfile *g) {
   err e = {0};
   uint64_t u = 42;
   int64_t i = 42;
   double f = 42;
   bool b = true;
   str s = STR("kept");
-  assert_false(gguf_u64(g, "a.i8", &u, &e));
+  assert_false(mf_u64(g, "a.i8", &u, &e));
   assert_string_equal(e.param, "a.i8");
   assert_non_null(strstr(e.msg, "a.i8 is -5"));
-  assert_false(gguf_i64(g, "a.u64", &i, &e));
-  assert_false(gguf_u64(g, "a.bool", &u, &e));
+  assert_false(mf_i64(g, "a.u64", &i, &e));
+  assert_false(mf_u64(g, "a.bool", &u, &e));
   assert_non_null(strstr(e.msg, "a.bool is of kind bool, expected a whole number"));
-  assert_false(gguf_u64(g, "a.str", &u, &e));
-  assert_false(gguf_u64(g, "a.f32", &u, &e));
-  assert_false(gguf_f64(g, "a.strs", &f, &e));
-  assert_false(gguf_f64(g, "a.nan", &f, &e));
-  assert_false(gguf_bool(g, "a.u32", &b, &e));
-  assert_false(gguf_str(g, "a.u32", &s, &e));
+  assert_false(mf_u64(g, "a.str", &u, &e));
+  assert_false(mf_u64(g, "a.f32", &u, &e));
+  assert_false(mf_f64(g, "a.strs", &f, &e));
+  assert_false(mf_f64(g, "a.nan", &f, &e));
+  assert_false(mf_bool(g, "a.u32", &b, &e));
+  assert_false(mf_str(g, "a.u32", &s, &e));
   assert_int_equal(e.code, ERR_INPUT);
   assert_true(u == 42 && i == 42 && f == 42 && b && str_is(s, "kept"));
 }
@@ -86,7 +86,7 @@ static void test_good(void **st) {
   for (uint32_t version = 2; version <= 3; version++) {
     gb b;
     err e = {0};
-    gguf *g = NULL;
+    mfile *g = NULL;
     uint8_t *file;
     fill(&b);
     b.version = version;
@@ -94,11 +94,11 @@ static void test_good(void **st) {
     assert_true(g->version == version && g->n_vals == b.n_vals && g->n_tensors == 2 && g->align == 32);
     check_values(g);
     check_refusals(g);
-    const gguf_tensor *one = gguf_find(g, "one"), *two = gguf_find(g, "two");
-    assert_true(one && two && !gguf_find(g, "three") && !gguf_find(g, ""));
+    const mf_tensor *one = mf_find(g, "one"), *two = mf_find(g, "two");
+    assert_true(one && two && !mf_find(g, "three") && !mf_find(g, ""));
     assert_true(one->bytes == 4 * 18 && one->ne[0] == 64 && one->ne[1] == 2 && one->ne[3] == 1 && one->n_dims == 2);
     assert_true((const uint8_t *)two->data == (const uint8_t *)one->data + 96 && two->bytes == 20);
-    gguf_close(g);
+    mf_close(g);
     free(file);
     gb_fini(&b);
   }
@@ -107,7 +107,7 @@ static void test_good(void **st) {
 /* ---- one lie at a time ------------------------------------------------------------------------------------------------------ */
 
 static void raw_key_len(gb *b, uint64_t n) { gb_64(&b->vals, n), gb_64(&b->vals, 0), b->n_vals++; }
-static void array_of(gb *b, uint32_t elem, uint64_t count) { gb_key(b, "k", GGUF_ARR), gb_32(&b->vals, elem), gb_64(&b->vals, count); }
+static void array_of(gb *b, uint32_t elem, uint64_t count) { gb_key(b, "k", MF_ARR), gb_32(&b->vals, elem), gb_64(&b->vals, count); }
 static void info1(gb *b, uint64_t ne0, uint32_t type, uint64_t off) { gb_info(b, "t", 1, &ne0, type, off); }
 
 static void version1(gb *b) { b->version = 1; }
@@ -129,15 +129,15 @@ static void key_control(gb *b) { gb_u32(b, "a\nb", 1); }
 static void key_latin(gb *b) { gb_u32(b, "caf\xe9", 1); }
 static void key_twice(gb *b) { gb_u32(b, "same", 1), gb_u32(b, "same", 2); }
 static void kind_unknown(gb *b) { gb_key(b, "k", 13), gb_64(&b->vals, 0); }
-static void bool_two(gb *b) { gb_key(b, "k", GGUF_BOOL), buf_putc(&b->vals, 2); }
-static void str_huge(gb *b) { gb_key(b, "k", GGUF_STR), gb_64(&b->vals, 1ull << 63); }
-static void arr_huge(gb *b) { array_of(b, GGUF_F64, 1ull << 61), gb_64(&b->vals, 0); }
-static void arr_strs_huge(gb *b) { array_of(b, GGUF_STR, 1ull << 40), gb_64(&b->vals, 0); }
+static void bool_two(gb *b) { gb_key(b, "k", MF_BOOL), buf_putc(&b->vals, 2); }
+static void str_huge(gb *b) { gb_key(b, "k", MF_STR), gb_64(&b->vals, 1ull << 63); }
+static void arr_huge(gb *b) { array_of(b, MF_F64, 1ull << 61), gb_64(&b->vals, 0); }
+static void arr_strs_huge(gb *b) { array_of(b, MF_STR, 1ull << 40), gb_64(&b->vals, 0); }
 static void arr_kind(gb *b) { array_of(b, 99, 1), gb_64(&b->vals, 0); }
-static void arr_str_end(gb *b) { array_of(b, GGUF_STR, 2), gb_text(&b->vals, "x"), gb_64(&b->vals, 1ull << 50); }
+static void arr_str_end(gb *b) { array_of(b, MF_STR, 2), gb_text(&b->vals, "x"), gb_64(&b->vals, 1ull << 50); }
 static void arr_deep(gb *b) {
-  array_of(b, GGUF_ARR, 1);
-  for (int i = 0; i < 40; i++) gb_32(&b->vals, GGUF_ARR), gb_64(&b->vals, 1);
+  array_of(b, MF_ARR, 1);
+  for (int i = 0; i < 40; i++) gb_32(&b->vals, MF_ARR), gb_64(&b->vals, 1);
 }
 static void align_odd(gb *b) { gb_u32(b, "general.alignment", 48); }
 static void align_zero(gb *b) { gb_u32(b, "general.alignment", 0); }
@@ -217,7 +217,7 @@ static void test_lies(void **st) {
     const struct lie *l = &lies[i];
     gb b;
     err e = {0};
-    gguf *g = NULL;
+    mfile *g = NULL;
     uint8_t *file;
     gb_init(&b);
     l->tell(&b);
@@ -233,7 +233,7 @@ static void test_lies(void **st) {
 
 static void refuse_path(const char *path, err_code code, const char *part) {
   err e = {0};
-  gguf *g = NULL;
+  mfile *g = NULL;
   assert_false(gguf_open(path, &g, &e));
   if (e.code != code || !strstr(e.msg, part) || !strstr(e.msg, path)) fail_msg("%s: expected \"%s\", saw code %d, \"%s\"", path, part, e.code, e.msg);
 }
@@ -269,13 +269,13 @@ static void test_paths(void **st) {
 /* ---- damage ----------------------------------------------------------------------------------------------------------------- */
 
 /* Everything that is handed out is touched, so that a sanitizer sees a pointer that leads outside. */
-static uint64_t touch(const gguf *g) {
+static uint64_t touch(const mfile *g) {
   uint64_t sum = 0;
   for (uint64_t i = 0; i < g->n_vals; i++) {
-    const gguf_val *v = &g->vals[i];
+    const mf_val *v = &g->vals[i];
     for (size_t k = 0; k < v->raw.n; k++) sum += (uint8_t)v->raw.p[k];
     for (uint64_t k = 0; v->strs && k < v->count; k++) sum += v->strs[k].n ? (uint8_t)v->strs[k].p[v->strs[k].n - 1] : 0;
-    sum += (uint64_t)gguf_elem_i64(v, 0) + (uint64_t)(v->kind == GGUF_ARR && v->count ? gguf_elem_i64(v, v->count - 1) : 0);
+    sum += (uint64_t)mf_elem_i64(v, 0) + (uint64_t)(v->kind == MF_ARR && v->count ? mf_elem_i64(v, v->count - 1) : 0);
   }
   for (uint64_t i = 0; i < g->n_tensors; i++) {
     const uint8_t *p = g->tensors[i].data;
@@ -287,7 +287,7 @@ static uint64_t touch(const gguf *g) {
 /* Opens n bytes and reads the description. A refusal must say something and keep its hands off the output. Returns whether it went through. */
 static bool survive(const uint8_t *p, size_t n) {
   err e = {0};
-  gguf *g = NULL;
+  mfile *g = NULL;
   arch a;
   if (!gguf_open_mem(p, n, &g, &e)) {
     assert_true(e.code != ERR_NONE && e.code != ERR_INTERNAL && e.code != ERR_NOMEM && e.msg[0]);
@@ -299,7 +299,7 @@ static bool survive(const uint8_t *p, size_t n) {
   bool ok = arch_read(g, NULL, &a, &e);
   assert_true(ok || e.msg[0]);
   if (ok) assert_true(arch_read_bytes(g, &a) > 0 && arch_kv_bytes(&a, 2) > 0);
-  gguf_close(g);
+  mf_close(g);
   return ok;
 }
 
@@ -321,11 +321,11 @@ static uint8_t *exact(const uint8_t *p, size_t n) {
 }
 
 static uint64_t data_begin(const uint8_t *p, size_t n) {
-  gguf *g;
+  mfile *g;
   err e = {0};
   if (!gguf_open_mem(p, n, &g, &e)) fail_msg("%s", e.msg);
   uint64_t off = g->data_off;
-  gguf_close(g);
+  mf_close(g);
   return off;
 }
 
@@ -393,7 +393,7 @@ static void test_many_names(void **st) {
   (void)st;
   gb b;
   err e = {0};
-  gguf *g = NULL;
+  mfile *g = NULL;
   uint8_t *file;
   char key[32];
   gb_init(&b);
@@ -406,10 +406,10 @@ static void test_many_names(void **st) {
   for (uint32_t i = 0; i < 60000; i++) {
     uint64_t v = 0;
     snprintf(key, sizeof key, "key.%u", i);
-    assert_true(gguf_u64(g, key, &v, &e) && v == i);
+    assert_true(mf_u64(g, key, &v, &e) && v == i);
   }
-  assert_null(gguf_get(g, "key.60000"));
-  gguf_close(g);
+  assert_null(mf_get(g, "key.60000"));
+  mf_close(g);
   free(file);
   gb_fini(&b);
 }

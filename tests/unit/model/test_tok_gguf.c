@@ -14,32 +14,32 @@ static void put_text(buf *b, str s) {
   put64(b, s.n);
   buf_str(b, s);
 }
-static void key(file *f, const char *name, gguf_kind kind) {
+static void key(file *f, const char *name, mf_kind kind) {
   put_text(&f->b, str_c(name));
   put32(&f->b, kind);
   f->n++;
 }
 static void kv_text(file *f, const char *name, const char *v) {
-  key(f, name, GGUF_STR);
+  key(f, name, MF_STR);
   put_text(&f->b, str_c(v));
 }
 static void kv_u32(file *f, const char *name, uint32_t v) {
-  key(f, name, GGUF_U32);
+  key(f, name, MF_U32);
   put32(&f->b, v);
 }
 static void kv_flag(file *f, const char *name, bool v) {
-  key(f, name, GGUF_BOOL);
+  key(f, name, MF_BOOL);
   buf_putc(&f->b, (char)v);
 }
 static void kv_texts(file *f, const char *name, const str *v, int n) {
-  key(f, name, GGUF_ARR);
-  put32(&f->b, GGUF_STR);
+  key(f, name, MF_ARR);
+  put32(&f->b, MF_STR);
   put64(&f->b, (uint64_t)n);
   for (int i = 0; i < n; i++) put_text(&f->b, v[i]);
 }
 static void kv_types(file *f, const uint8_t *v, int n) {
-  key(f, "tokenizer.ggml.token_type", GGUF_ARR);
-  put32(&f->b, GGUF_I32);
+  key(f, "tokenizer.ggml.token_type", MF_ARR);
+  put32(&f->b, MF_I32);
   put64(&f->b, (uint64_t)n);
   for (int i = 0; i < n; i++) put32(&f->b, v[i]);
 }
@@ -62,11 +62,11 @@ static file file_new(const vocab *v, const char *pre, int without) {
 }
 
 static bool open_file(file *f, tok **t, err *e) {
-  gguf *g = NULL;
+  mfile *g = NULL;
   memcpy(f->b.p + 16, &f->n, 8);
   if (!gguf_open_mem(f->b.p, f->b.n, &g, e)) fail_msg("the test's own file: %s", e->msg);
   bool ok = tok_from_gguf(g, t, e);
-  gguf_close(g); /* before the tokenizer is used: it keeps nothing of the file */
+  mf_close(g); /* before the tokenizer is used: it keeps nothing of the file */
   return ok;
 }
 

@@ -70,7 +70,7 @@ typedef struct vocab {
   str *tokens, *merges;
   uint8_t *types;
   bytes raw; /* or */
-  gguf *file;
+  mfile *file;
 } vocab;
 
 static inline void vocab_alloc(vocab *v, size_t n_tokens, size_t n_merges) {
@@ -132,13 +132,13 @@ static inline vocab vocab_of_file(const char *family, const char *path) {
   vocab v = {0};
   err e = {0};
   if (!gguf_open(path, &v.file, &e)) fail_msg("%s", e.msg);
-  const gguf_val *t = gguf_get(v.file, "tokenizer.ggml.tokens"), *k = gguf_get(v.file, "tokenizer.ggml.token_type"),
-                 *m = gguf_get(v.file, "tokenizer.ggml.merges");
+  const mf_val *t = mf_get(v.file, "tokenizer.ggml.tokens"), *k = mf_get(v.file, "tokenizer.ggml.token_type"),
+               *m = mf_get(v.file, "tokenizer.ggml.merges");
   assert_true(t && k && m && t->strs && m->strs && k->count == t->count);
   vocab_alloc(&v, t->count, m->count);
   memcpy(v.tokens, t->strs, t->count * sizeof(str));
   memcpy(v.merges, m->strs, m->count * sizeof(str));
-  for (size_t i = 0; i < k->count; i++) v.types[i] = (uint8_t)gguf_elem_i64(k, i);
+  for (size_t i = 0; i < k->count; i++) v.types[i] = (uint8_t)mf_elem_i64(k, i);
   v.src.pre = family;
   return v;
 }
@@ -148,7 +148,7 @@ static inline void vocab_fini(vocab *v) {
   free(v->merges);
   free(v->types);
   free(v->raw.p);
-  gguf_close(v->file);
+  mf_close(v->file);
 }
 
 static inline tok *tok_must(const tok_src *s) {

@@ -1,0 +1,104 @@
+#include "api/messages.h"
+#include "base/buf.h"
+#include <stdio.h>
+
+/* OpenAI renamed "system" for its newer models; templates know the old name. */
+static bool check_role(json_t *m, const char *at, err *e) {
+  static const char *const roles[] = {"system", "user", "assistant", "tool"};
+  str role = {NULL, 0};
+  char path[96];
+  snprintf(path, sizeof path, "%s.role", at);
+  if (!json_get_str(m, at, "role", &role, e)) return false;
+  if (!role.p) return err_param(e, ERR_INPUT, path, "'%s' is missing", path);
+  if (str_is(role, "developer"))
+    return json_object_set_new(m, "role", json_string("system")) == 0 || err_set(e, ERR_NOMEM, "out of memory reading messages");
+  for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+    if (str_is(role, roles[i])) return true;
+  return err_param(e, ERR_INPUT, path, "'%s' is '%.40s': it must be system, developer, user, assistant or tool", path, role.p);
+}
+
+/* Parts become one string, joined by newlines; a part that is not text is refused by name. */
+static bool join_parts(json_t *parts, const char *at, json_t **ret, err *e) {
+  buf text;
+  buf_init(&text, SIZE_MAX / 4);
+  bool ok = false;
+  for (size_t i = 0; i < json_array_size(parts); i++) {
+    json_t *p = json_array_get(parts, i);
+    char path[96], field[128];
+    str type = {NULL, 0}, s = {NULL, 0};
+    snprintf(path, sizeof path, "%s.content[%zu]", at, i);
+    if (!json_is_object(p)) {
+      err_param(e, ERR_INPUT, path, "'%s' must be an object, not %s", path, json_type_name(p));
+      goto out;
+    }
+    if (!json_get_str(p, path, "type", &type, e)) goto out;
+    snprintf(field, sizeof field, "%s.type", path);
+    if (!type.p) {
+      err_param(e, ERR_INPUT, field, "'%s' is missing", field);
+      goto out;
+    }
+    if (!str_is(type, "text")) {
+      err_param(e, ERR_UNSUPPORTED, field, "'%s' is '%.40s', which is not supported: this model reads 'text' parts only", field, type.p);
+      goto out;
+    }
+    if (!json_get_str(p, path, "text", &s, e)) goto out;
+    snprintf(field, sizeof field, "%s.text", path);
+    if (!s.p) {
+      err_param(e, ERR_INPUT, field, "'%s' is missing", field);
+      goto out;
+    }
+    if (i) buf_putc(&text, '\n');
+    buf_str(&text, s);
+  }
+  *ret = text.failed ? NULL : json_stringn(text.p ? text.p : "", text.n);
+  ok = *ret || err_set(e, ERR_NOMEM, "out of memory reading messages");
+out:
+  buf_fini(&text);
+  return ok;
+}
+
+static bool check_content(json_t *m, const char *at, err *e) {
+  json_t *c = json_object_get(m, "content"), *joined = NULL;
+  char path[96];
+  snprintf(path, sizeof path, "%s.content", at);
+  if (json_is_string(c)) return true;
+  if (json_is_array(c)) {
+    if (!json_array_size(c)) return err_param(e, ERR_INPUT, path, "'%s' is an empty list", path);
+    return join_parts(c, at, &joined, e) &&
+           (json_object_set_new(m, "content", joined) == 0 || err_set(e, ERR_NOMEM, "out of memory reading messages"));
+  }
+  if (c && !json_is_null(c)) return err_param(e, ERR_INPUT, path, "'%s' must be a string or a list of parts, not %s", path, json_type_name(c));
+  /* an assistant's turn that only calls tools has none */
+  if (json_array_size(json_object_get(m, "tool_calls"))) return true;
+  return err_param(e, ERR_INPUT, path, "'%s' is missing", path);
+}
+
+/* Templates want the arguments of a past call as an object; the API carries them as a string of JSON. One that is not JSON stays a string. */
+static bool open_arguments(json_t *m, const char *at, err *e) {
+  json_t *calls = NULL;
+  if (!json_get_array(m, at, "tool_calls", &calls, e)) return false;
+  for (size_t i = 0; i < json_array_size(calls); i++) {
+    json_t *call = json_array_get(calls, i), *fn = json_object_get(call, "function"), *args = json_object_get(fn, "arguments"), *doc;
+    char path[96];
+    snprintf(path, sizeof path, "%s.tool_calls[%zu].function", at, i);
+    if (!json_is_object(fn)) return err_param(e, ERR_INPUT, path, "'%s' must be an object, not %s", path, json_type_name(fn));
+    if (!json_is_string(args)) continue;
+    if (json_parse((str){json_string_value(args), json_string_length(args)}, &doc, NULL) && json_object_set_new(fn, "arguments", doc))
+      return err_set(e, ERR_NOMEM, "out of memory reading messages");
+  }
+  return true;
+}
+
+bool messages_take(api_request *r, json_t *list, const char *path, err *e) {
+  if (!list) return err_param(e, ERR_INPUT, path, "'%s' is missing: a list of {\"role\", \"content\"} objects", path);
+  if (!json_array_size(list)) return err_param(e, ERR_INPUT, path, "'%s' is empty: at least one message is needed", path);
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    json_t *m = json_array_get(list, i);
+    char at[64];
+    snprintf(at, sizeof at, "%.30s[%zu]", path, i);
+    if (!json_is_object(m)) return err_param(e, ERR_INPUT, at, "'%s' must be an object, not %s", at, json_type_name(m));
+    if (!check_role(m, at, e) || !check_content(m, at, e) || !open_arguments(m, at, e)) return false;
+  }
+  r->messages = json_incref(list);
+  return true;
+}

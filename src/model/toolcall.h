@@ -1,0 +1,29 @@
+/* toolcall.h - finds tool calls in what a model writes: text in pieces in, plain text and pieces of calls out.
+ * Not a JSON validator: arguments are passed on as the model wrote them; and not a template: how calls are shown to the model is the template's.
+ * Ownership: a tool_parser owns what it holds back; what the callback gets is borrowed for its length.
+ * Threads: a plain struct, one thread at a time.
+ * Failure: memory only. Text that began like a call and turned out not to be one comes out as text, in order and unchanged. */
+#ifndef MODEL_TOOLCALL_H
+#define MODEL_TOOLCALL_H
+#include "base/err.h"
+#include "base/str.h"
+
+/* How a family writes a call; found from the chat template's own literals, never from a model's name. */
+typedef enum tool_form { TOOL_FORM_NONE, TOOL_FORM_HERMES, TOOL_FORM_LLAMA3, TOOL_FORM_MISTRAL, TOOL_FORM_GEMMA } tool_form;
+tool_form tool_form_of(str chat_template);
+const char *tool_form_name(tool_form f); /* "hermes" ... */
+
+typedef struct tool_piece {
+  enum { TOOL_PIECE_TEXT, TOOL_PIECE_CALL, TOOL_PIECE_ARGS } kind;
+  int call; /* CALL, ARGS: numbered from 0 */
+  str text; /* TEXT: plain text; CALL: the function's name; ARGS: the next bytes of its arguments */
+} tool_piece;
+typedef void (*tool_piece_fn)(void *ctx, const tool_piece *p);
+
+typedef struct tool_parser tool_parser;
+bool tool_parser_new(tool_form f, tool_piece_fn fn, void *ctx, tool_parser **ret, err *e);
+bool tool_parser_push(tool_parser *p, str text); /* whole code points; control tokens with their text. false: out of memory */
+bool tool_parser_end(tool_parser *p);            /* what was held back comes out */
+int tool_parser_calls(const tool_parser *p);     /* calls that were begun */
+void tool_parser_free(tool_parser *p);
+#endif
