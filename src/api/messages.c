@@ -80,7 +80,7 @@ static bool open_arguments(json_t *m, const char *at, err *e) {
   for (size_t i = 0; i < json_array_size(calls); i++) {
     json_t *call = json_array_get(calls, i), *fn = json_object_get(call, "function"), *args = json_object_get(fn, "arguments"), *doc;
     char path[96];
-    snprintf(path, sizeof path, "%s.tool_calls[%zu].function", at, i);
+    snprintf(path, sizeof path, "%.48s.tool_calls[%zu].function", at, i);
     if (!json_is_object(fn)) return err_param(e, ERR_INPUT, path, "'%s' must be an object, not %s", path, json_type_name(fn));
     if (!json_is_string(args)) continue;
     if (json_parse((str){json_string_value(args), json_string_length(args)}, &doc, NULL) && json_object_set_new(fn, "arguments", doc))
