@@ -44,18 +44,26 @@ typedef struct mf_tensor {
   uint64_t bytes;
 } mf_tensor;
 
+/* One file of a model: a whole one, a part of one, a shard, or a text beside the weights. */
+typedef struct mf_map {
+  const uint8_t *p;
+  uint64_t n;
+  uint64_t head; /* its first bytes, which are no tensor's: header and tables; all of a text */
+  bool lent;     /* not ours to unmap */
+} mf_map;
+
 typedef struct mfile {
-  bool hf_layout; /* tensors lie as transformers saves them: Q and K rows unpermuted (rotation in halves whatever the family), Gemma's norms without
-                   * their one */
-  int fd;
-  const uint8_t *map;
-  uint64_t size, data_off;
-  uint32_t version, align;
+  bool hf_layout; /* a folder of safetensors. Tensors lie as transformers saves them: Q and K rows unpermuted (rotation in halves whatever the family),
+                   * Gemma's norms without their one */
+  uint32_t version, align; /* GGUF's; 0 in a folder */
+  mf_map *maps;
+  int n_maps;
+  uint64_t size; /* of all files together */
   mf_val *vals;
   uint64_t n_vals;
   mf_tensor *tensors;
   uint64_t n_tensors;
-  void *priv; /* arena and hash tables */
+  struct mf_house *house; /* arena and hash tables */
 } mfile;
 
 void mf_close(mfile *g);

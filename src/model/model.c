@@ -67,8 +67,10 @@ static bool read_fingerprint(model *m, err *e) {
   const mfile *g = m->file;
   sha256 *h = sha256_new();
   if (!h) return err_set(e, ERR_INTERNAL, "OpenSSL offers no SHA-256: mend the installation");
-  sha256_add(h, &g->size, sizeof g->size);
-  sha256_add(h, g->map, g->data_off < g->size ? g->data_off : g->size);
+  for (int i = 0; i < g->n_maps; i++) {
+    sha256_add(h, &g->maps[i].n, sizeof g->maps[i].n);
+    sha256_add(h, g->maps[i].p, g->maps[i].head);
+  }
   for (uint64_t i = 0; i < g->n_tensors; i++) {
     const mf_tensor *t = &g->tensors[i];
     if (t->bytes <= SAMPLES * SAMPLE_BYTES) {
