@@ -39,6 +39,9 @@ typedef struct tok_ids {
 /* The tokenizer of a model file; errors name the metadata key. */
 struct mfile;
 bool tok_from_gguf(const struct mfile *g, tok **ret, err *e);
+/* The tokenizer of a folder: the text of tokenizer.json, and of tokenizer_config.json where there is one (else empty). ends, bos: what config.json and
+ * generation_config.json name (-1: none). What is not read is refused by its own name; docs/tokenizers.md lists what is. */
+bool tok_from_hf(str tokenizer_json, str tokenizer_config, const int32_t *ends, int n_ends, int bos, tok **ret, err *e);
 
 /* Appends the ids of text. parse_special false: every byte is ordinary text, whatever trust says. True: control and user-defined tokens are
  * recognised, the leftmost first and of those the longest, but only wholly inside trusted bytes (trust: one byte per byte of text, non-zero =
