@@ -1,4 +1,5 @@
 #include "base/err.h"
+#include "base/str.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,9 +26,15 @@ static const err_info table[ERR_COUNT] = {
 
 const err_info *err_lookup(err_code code) { return &table[(unsigned)code < ERR_COUNT ? code : ERR_INTERNAL]; }
 
+/* Messages quote what strangers wrote, cut where a format or the room says: what is left of a code point is no UTF-8 either. */
 static void scrub(char *s) {
-  for (; *s; s++)
-    if ((unsigned char)*s < 0x20 || *s == 0x7f) *s = *s == '\n' || *s == '\t' ? ' ' : '?';
+  uint32_t cp;
+  for (size_t n = strlen(s), i = 0, k; i < n; i += k) {
+    k = (unsigned char)s[i] < 0x80 ? 1 : (size_t)utf8_decode(s + i, n - i, &cp);
+    bool odd = !k || (unsigned char)s[i] < 0x20 || s[i] == 0x7f;
+    if (!k) k = 1;
+    if (odd) s[i] = s[i] == '\n' || s[i] == '\t' ? ' ' : '?';
+  }
 }
 
 static bool fill(err *e, err_code code, const char *param, const char *fmt, va_list ap) {

@@ -47,7 +47,7 @@ typedef struct err_info {
 
 const err_info *err_lookup(err_code code);
 
-/* Fills *e (when not NULL) and returns false. Control characters in the message become '?'. */
+/* Fills *e (when not NULL) and returns false. Control characters and bytes that are no UTF-8 become '?'. */
 bool err_set(err *e, err_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* The same, naming the parameter. */
 bool err_param(err *e, err_code code, const char *param, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
