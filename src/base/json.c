@@ -65,7 +65,7 @@ uint64_t json_cost(str text) {
   return cost;
 }
 
-bool json_parse(str text, json_t **ret, err *e) {
+static bool parse(str text, size_t flags, json_t **ret, err *e) {
   int depth;
   uint64_t cost;
   survey(text, &depth, &cost);
@@ -73,7 +73,7 @@ bool json_parse(str text, json_t **ret, err *e) {
   if (cost > JSON_COST_MAX)
     return err_set(e, ERR_TOO_LARGE, "JSON holds so many values that it would take more than %d MiB of memory: send less", JSON_COST_MAX >> 20);
   json_error_t je;
-  json_t *v = json_loadb(text.p, text.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &je);
+  json_t *v = json_loadb(text.p, text.n, flags | JSON_DECODE_ANY | JSON_ALLOW_NUL, &je);
   if (!v) {
     if (json_error_code(&je) == json_error_out_of_memory) return err_set(e, ERR_NOMEM, "out of memory while parsing JSON");
     if (json_error_code(&je) == json_error_invalid_utf8) return err_set(e, ERR_INPUT, "JSON is not valid UTF-8 at byte %d", je.position);
@@ -82,6 +82,9 @@ bool json_parse(str text, json_t **ret, err *e) {
   *ret = v;
   return true;
 }
+
+bool json_parse(str text, json_t **ret, err *e) { return parse(text, 0, ret, e); }
+bool json_parse_once(str text, json_t **ret, err *e) { return parse(text, JSON_REJECT_DUPLICATES, ret, e); }
 
 bool json_load_path(const char *path, size_t max_bytes, json_t **ret, err *e) {
   FILE *f = fopen(path, "rb");

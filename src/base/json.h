@@ -16,6 +16,7 @@ void json_setup(void); /* hash seed from the kernel; call once at start */
  * invalid UTF-8, duplicate keys are allowed (last wins), lone surrogates, NaN and infinities, numbers out of range. Embedded NUL (\u0000) in strings
  * is allowed. */
 bool json_parse(str text, json_t **ret, err *e);
+bool json_parse_once(str text, json_t **ret, err *e); /* the same, but a key that is there twice is refused */
 uint64_t json_cost(str text); /* bytes that the document of this text takes, at most, roughly; any text */
 bool json_load_path(const char *path, size_t max_bytes, json_t **ret, err *e);
 

@@ -2,14 +2,19 @@
 #include "cmd/cmd.h"
 #include "engine/weights.h"
 #include "fetch/fetch.h"
-#include "model/gguf.h"
+#include "model/model.h"
 #include "term/progress.h"
 #include <stdlib.h>
 
 /* What a model file holds, and what running it will cost: the file's own words first, then figures computed from them. A file whose architecture is
  * not supported is shown all the same, with the reason: looking inside is how one finds out. */
 
-enum { KV_ELEM = 2 /* bytes of a K or V element, F16 */, LIST_MAX = 16 /* array elements shown whole */, TEXT_MAX = 100 };
+enum {
+  KV_ELEM = 2,   /* bytes of a K or V element, F16 */
+  LIST_MAX = 16, /* array elements shown whole */
+  TEXT_MAX = 100,
+  JSON_TEXT_MAX = 256 << 10 /* a whole tokenizer.json is no answer to a question about a model */
+};
 
 typedef struct inspect_opts {
   bool json, tensors;
@@ -167,7 +172,11 @@ static void print_text(const figures *f, bool tensors) {
   char size[16];
   printf("%s  %s\n\n", f->name, f->path);
   progress_bytes(g->size, size);
-  printf("  %-18s %s, GGUF version %u, %llu tensors\n", "file", size, g->version, (unsigned long long)g->n_tensors);
+  printf("  %-18s %s, ", g->n_maps > 1 ? "files" : "file", size);
+  if (g->hf_layout) printf("safetensors, ");
+  else printf("GGUF version %u, ", g->version);
+  if (g->n_maps > 1) printf("%d files, ", g->n_maps);
+  printf("%llu tensors\n", (unsigned long long)g->n_tensors);
   printf("  %-18s %.1f M\n", "parameters", (double)f->params / 1e6);
   printf("  %-18s ", "weights");
   for (int i = 0; i < n; i++) {
@@ -220,6 +229,7 @@ static json_t *json_number(const mf_val *a, uint64_t i) {
 }
 
 static json_t *json_val(const mf_val *v) {
+  if (v->kind == MF_STR && v->raw.n > JSON_TEXT_MAX) return json_pack("{s:I}", "text_bytes", (json_int_t)v->raw.n);
   if (v->kind == MF_STR) return json_text(v->raw);
   mf_val a = as_array(v);
   if (v->kind != MF_ARR) return json_number(&a, 0);
@@ -246,9 +256,9 @@ static void print_json(const figures *f, bool tensors) {
   const mfile *g = f->g;
   use types[64];
   int n = histogram(g, types);
-  json_t *o = json_pack("{s:o, s:o, s:I, s:i, s:I, s:I, s:I}", "name", json_text(str_c(f->name)), "path", json_text(str_c(f->path)), "file_bytes",
-      (json_int_t)g->size, "gguf_version", (int)g->version, "tensor_count", (json_int_t)g->n_tensors, "parameters", (json_int_t)f->params,
-      "weight_bytes", (json_int_t)f->weight_bytes);
+  json_t *o = json_pack("{s:o, s:o, s:s, s:i, s:I, s:i, s:I, s:I, s:I}", "name", json_text(str_c(f->name)), "path", json_text(str_c(f->path)), "format",
+      g->hf_layout ? "safetensors" : "gguf", "files", g->n_maps, "file_bytes", (json_int_t)g->size, "gguf_version", (int)g->version, "tensor_count",
+      (json_int_t)g->n_tensors, "parameters", (json_int_t)f->params, "weight_bytes", (json_int_t)f->weight_bytes);
   json_t *hist = json_object(), *meta = json_object(), *list = json_array();
   for (int i = 0; i < n; i++)
     json_object_set_new(hist, types[i].type->name, json_pack("{s:I, s:I}", "tensors", (json_int_t)types[i].n, "bytes", (json_int_t)types[i].bytes));
@@ -282,7 +292,7 @@ int cmd_inspect(int argc, char **argv) {
   if (!opt_parse(&cmd_inspect_opts, argc, argv, &o, NULL, &pos, &n_pos, &helped, &e)) return cmd_fail("inspect", &e);
   if (helped) return 0;
   fetch_opts fo = {.no_pull = true};
-  if (!fetch_model(pos[0], &fo, path, name, &e) || !gguf_open(path, &g, &e)) return cmd_fail("inspect", &e);
+  if (!fetch_model(pos[0], &fo, path, name, &e) || !model_file(path, &g, &e)) return cmd_fail("inspect", &e);
   figures f = {.g = g, .path = path, .name = name};
   compute(&f, o.ctx);
   if (o.json) print_json(&f, o.tensors);

@@ -13,7 +13,6 @@ enum {
   VALS_MAX = 1 << 16, /* metadata pairs; real files hold 20 to 60 */
   TENSORS_MAX = 1 << 17,
   KEY_MAX = 1 << 10,  /* the format allows 65,535; real keys are under 64 */
-  NAME_MAX_LEN = 256, /* the format says 64 */
   STRS_MAX = 1 << 24, /* elements of one array of strings */
   NEST_MAX = 8,       /* arrays in arrays */
   ALIGN_MIN = 8,
@@ -219,7 +218,7 @@ static bool add_vals(const part *p, bool joined) {
 /* *ret_off is the offset as written, relative to the data section, which is only known after the last row. */
 static bool take_tensor(cursor *c, uint64_t index, mf_tensor *t, uint64_t *ret_off) {
   uint32_t n_dims, type;
-  if (!take_name(c, "tensor", index, NAME_MAX_LEN, &t->name) || !take32(c, &n_dims)) return false;
+  if (!take_name(c, "tensor", index, MF_NAME, &t->name) || !take32(c, &n_dims)) return false;
   if (n_dims < 1 || n_dims > 4)
     return err_param(c->e, ERR_INPUT, c->what, "%s has %u dimensions, expected 1 to 4: the file is damaged", c->what, n_dims);
   t->n_dims = (int)n_dims;

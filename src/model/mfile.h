@@ -35,6 +35,7 @@ typedef struct mf_val {
   str *strs;      /* ARR of STR: the elements, [count]; else NULL */
 } mf_val;
 
+enum { MF_NAME = 256 }; /* bytes of a name, at most; GGUF says 64 */
 typedef struct mf_tensor {
   str name;
   const wtype_info *type;

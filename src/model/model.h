@@ -9,9 +9,11 @@
 #include "model/chat.h"
 #include "model/tok.h"
 
+enum { MODEL_NAME = 128 };
+
 typedef struct model {
-  char path[4096];
-  char name[128]; /* file stem, or general.name's slug when that is empty */
+  char path[4096]; /* of a file or a folder */
+  char name[MODEL_NAME]; /* stem of the file, name of the folder; general.name's slug when that is empty */
   mfile *file;
   arch arch;
   tok *tok;
@@ -22,9 +24,14 @@ typedef struct model {
   int top_k;
   float repetition; /* generation defaults from the file (general.sampling.*); NAN / -1: not stated */
   uint8_t
-      fingerprint[32]; /* SHA-256 over metadata, tensor table, size and sampled bytes of every tensor (not the whole file: that would cost a read) */
+      fingerprint[32]; /* SHA-256 over metadata (all texts of a folder), tensor tables, sizes and sampled bytes of every tensor (not all bytes: that
+                        * would cost a read) */
 } model;
 
 bool model_open(const char *path, bool (*type_ok)(uint32_t wtype), model **ret, err *e);
 void model_close(model *m);
+/* A GGUF file (any part of one in parts) or a folder of safetensors (or a file of its weights), opened as what it is. */
+bool model_file(const char *path, mfile **ret, err *e);
+bool model_tok(const mfile *g, tok **ret, err *e); /* its tokenizer, wherever that is written */
+void model_stem(const char *path, char out[MODEL_NAME]); /* what a model at this path is called: its file or folder without what all are called */
 #endif
