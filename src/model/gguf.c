@@ -401,6 +401,9 @@ static bool join(const part *first, const char *path, int no, err *e) {
     return false;
   }
   p.c.e = e;
+  if (p.count < 2)
+    return err_param(
+        e, ERR_INPUT, "split.count", "%s is no part of a model, expected part %d of %llu", other, no, (unsigned long long)first->count);
   if (p.no != (uint64_t)no - 1 || p.count != first->count || p.total != first->total)
     return err_param(e, ERR_INPUT, "split.no",
         "%s says that it is part %llu of %llu with %llu tensors in all, expected part %d of %llu with %llu: it belongs to another model", other,

@@ -414,8 +414,123 @@ static void test_many_names(void **st) {
   gb_fini(&b);
 }
 
+/* ---- a model in parts ------------------------------------------------------------------------------------------------------- */
+
+/* tiny-llama-q.gguf, written in three parts by the format's own package (tools/make_tiny_hf.py). */
+#define PARTS TEST_SRC "/tests/golden/hf/tiny-llama-q-0000%d-of-00003.gguf"
+
+static bool same_model(const mfile *a, const mfile *b) {
+  bool same = a->n_tensors == b->n_tensors && a->n_vals == b->n_vals;
+  for (uint64_t i = 0; same && i < a->n_tensors; i++) {
+    const mf_tensor *t = &a->tensors[i], *u = NULL;
+    for (uint64_t k = 0; k < b->n_tensors && !u; k++)
+      if (str_eq(b->tensors[k].name, t->name)) u = &b->tensors[k];
+    same = u && u->type == t->type && u->bytes == t->bytes && memcmp(u->data, t->data, t->bytes) == 0;
+  }
+  for (uint64_t i = 0; same && i < a->n_vals; i++) {
+    const mf_val *v = NULL;
+    for (uint64_t k = 0; k < b->n_vals && !v; k++)
+      if (str_eq(b->vals[k].key, a->vals[i].key)) v = &b->vals[k];
+    same = v && v->kind == a->vals[i].kind && str_eq(v->raw, a->vals[i].raw);
+  }
+  return same;
+}
+
+static void test_parts(void **st) {
+  (void)st;
+  mfile *whole = NULL, *g = NULL;
+  arch a;
+  err e = {0};
+  if (!gguf_open(TINY, &whole, &e)) fail_msg("%s", e.msg);
+  for (int i = 1; i <= 3; i++) {
+    char path[512];
+    snprintf(path, sizeof path, PARTS, i);
+    if (!gguf_open(path, &g, &e)) fail_msg("%s", e.msg);
+    assert_int_equal(g->n_maps, 3);
+    assert_true(same_model(whole, g) && same_model(g, whole));
+    if (!arch_read(g, NULL, &a, &e)) fail_msg("%s", e.msg);
+    mf_close(g);
+  }
+  mf_close(whole);
+  /* One part as bytes alone is no model, and says why. */
+  size_t n;
+  char path[512];
+  snprintf(path, sizeof path, PARTS, 1);
+  uint8_t *one = load(path, &n);
+  if (!gguf_open_mem(one, n, &g, &e)) fail_msg("%s", e.msg);
+  assert_false(arch_read(g, NULL, &a, &e));
+  assert_non_null(strstr(e.msg, "one of 3 parts"));
+  mf_close(g);
+  free(one);
+}
+
+typedef struct parts {
+  char dir[64], path[4][128];
+} parts;
+
+static void put_part(parts *p, int as, int from) {
+  char src[512];
+  snprintf(src, sizeof src, PARTS, from);
+  snprintf(p->path[as], sizeof p->path[as], "%s/m-0000%d-of-00003.gguf", p->dir, as);
+  unlink(p->path[as]);
+  assert_int_equal(symlink(src, p->path[as]), 0);
+}
+
+static void refuse_parts(const char *path, const char *part) {
+  err e = {0};
+  mfile *g = NULL;
+  if (gguf_open(path, &g, &e)) fail_msg("%s: was read, but not all of it is there", path);
+  if (e.code != ERR_INPUT || !strstr(e.msg, part)) fail_msg("%s: expected \"%s\", saw code %d, \"%s\"", path, part, e.code, e.msg);
+}
+
+static void test_bad_parts(void **st) {
+  (void)st;
+  parts p = {.dir = "/tmp/weir-test-parts-XXXXXX"};
+  char odd[128];
+  assert_non_null(mkdtemp(p.dir));
+  put_part(&p, 2, 2);
+  refuse_parts(p.path[2], "part 1 is missing: there is no /tmp/weir-test-parts-");
+  put_part(&p, 1, 1);
+  refuse_parts(p.path[1], "part 3 of 3 is missing: there is no /tmp/weir-test-parts-");
+  put_part(&p, 3, 2);
+  refuse_parts(p.path[1], "m-00003-of-00003.gguf says that it is part 2 of 3 with 20 tensors in all, expected part 3 of 3 with 20: it belongs to another");
+  put_part(&p, 3, 3);
+  put_part(&p, 1, 3);
+  refuse_parts(p.path[2], "m-00001-of-00003.gguf does not say that it is part 1");
+  unlink(p.path[3]);
+  assert_int_equal(symlink(TINY, p.path[3]), 0);
+  put_part(&p, 1, 1);
+  refuse_parts(p.path[1], "m-00003-of-00003.gguf is no part of a model, expected part 3 of 3");
+  snprintf(odd, sizeof odd, "%s/model.gguf", p.dir);
+  assert_int_equal(rename(p.path[1], odd), 0);
+  refuse_parts(odd, "its name does not end in -00001-of-00003.gguf");
+  for (int i = 2; i <= 3; i++) unlink(p.path[i]);
+  unlink(odd);
+  rmdir(p.dir);
+}
+
+static void test_part_names(void **st) {
+  (void)st;
+  static const struct {
+    const char *name;
+    int no, count;
+  } rows[] = {{"a-00002-of-00010.gguf", 2, 10}, {"/x/y-00001-of-00001.gguf", 1, 1}, {"-00001-of-00002.gguf", 0, 0}, {"a-00000-of-00002.gguf", 0, 0},
+      {"a-00003-of-00002.gguf", 0, 0}, {"a-0001-of-0002.gguf", 0, 0}, {"a-00001-of-00002.bin", 0, 0}, {"a-0000x-of-00002.gguf", 0, 0}, {"", 0, 0}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    int count = 0;
+    assert_int_equal(gguf_part_of(str_c(rows[i].name), &count), rows[i].no);
+    assert_int_equal(count, rows[i].count);
+  }
+  char out[32], small[20];
+  assert_true(gguf_part_path("a-00002-of-00010.gguf", 10, out, sizeof out));
+  assert_string_equal(out, "a-00010-of-00010.gguf");
+  assert_false(gguf_part_path("a-00002-of-00010.gguf", 10, small, sizeof small));
+  assert_false(gguf_part_path("a.gguf", 1, out, sizeof out));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_good), cmocka_unit_test(test_lies), cmocka_unit_test(test_paths),
-      cmocka_unit_test(test_truncated), cmocka_unit_test(test_flipped), cmocka_unit_test(test_lengths), cmocka_unit_test(test_many_names)};
+      cmocka_unit_test(test_truncated), cmocka_unit_test(test_flipped), cmocka_unit_test(test_lengths), cmocka_unit_test(test_many_names), cmocka_unit_test(test_parts),
+      cmocka_unit_test(test_bad_parts), cmocka_unit_test(test_part_names)};
   return cmocka_run_group_tests_name("test_gguf", tests, NULL, NULL);
 }
