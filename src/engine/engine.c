@@ -36,6 +36,7 @@ struct engine {
   forward *fwd;
   sched sched;
   int ctx;
+  bool far; /* sequences may be longer than the model's RoPE was first made for; settled before the KV budget can cut ctx */
   char fingerprint[17];
   pthread_t thread;
   bool started;
@@ -311,13 +312,14 @@ static void fingerprints(engine *en, uint8_t root[32]) {
   struct {
     uint8_t weights[32];
     char table[16];
-    int32_t arith, kv_type, page, act_f32;
+    int32_t arith, kv_type, page, act_f32, far;
   } k = {0};
   memcpy(k.weights, en->m->fingerprint, 32);
   snprintf(k.table, sizeof k.table, "%s", en->ops->name);
   k.arith = en->ops->arith;
   k.kv_type = en->o.kv_f32;
   k.act_f32 = en->o.act_f32;
+  k.far = en->far;
   uint8_t h[32];
   sha256_once(&k, sizeof k, h);
   snprintf(en->fingerprint, sizeof en->fingerprint, "%02x%02x%02x%02x%02x%02x%02x%02x", h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7]);
@@ -391,6 +393,7 @@ bool engine_open(const model *m, const eng_opts *o, engine **ret, err *e) {
   pthread_mutex_init(&en->mu, NULL);
   en->ctx = o->ctx > 0 ? o->ctx : m->arch.ctx < DEF_CTX ? m->arch.ctx : DEF_CTX;
   if (!check_opts(en, e)) goto fail;
+  en->far = (m->arch.has & ARCH_HAS(R_ROPE_LONG)) && en->ctx > m->arch.turn_ctx;
   en->ops = o->ops;
   if (!en->ops && !kern_select(o->isa, &en->ops, e)) goto fail;
   en->pool = pool_new(en->o.threads);
@@ -399,7 +402,8 @@ bool engine_open(const model *m, const eng_opts *o, engine **ret, err *e) {
     goto fail;
   }
   if (!weights_load(m, en->pool, &en->w, e) || !open_kv(en, e)) goto fail;
-  if (!forward_new(m, &en->w, en->ops, en->pool, &en->kv, en->o.chunk, en->o.max_seqs, en->ctx, en->o.act_f32, &en->fwd, e) || !open_step(en, e))
+  if (!forward_new(m, &en->w, en->ops, en->pool, &en->kv, en->o.chunk, en->o.max_seqs, en->ctx, en->o.act_f32, en->far, &en->fwd, e) ||
+      !open_step(en, e))
     goto fail;
   en->g = (eng_gauges){.pages_total = en->kv.n_pages,
       .weight_bytes = en->w.bytes,

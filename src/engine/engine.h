@@ -105,6 +105,8 @@ typedef struct eng_req {
   int top_logprobs;    /* -1: no logprobs; 0: of the chosen token; n: with the n best */
   int prompt_logprobs; /* the same for the prompt; anything but -1 takes no cached prefix for those positions */
   bool keep_special;   /* control tokens appear in text */
+  const int32_t *show; /* [n_show] control tokens that appear in text even so */
+  int n_show;
   const char *salt;    /* tenants never share a prefix by accident; NULL: the common one */
   void (*on_event)(void *ctx, const eng_event *ev);
   void *ctx;

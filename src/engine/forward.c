@@ -37,7 +37,8 @@ struct forward {
   void *act_mem[FWD_MAX_THREADS];
   float *part; /* attention splits: [rows*n_head][n_split][hd+2] */
   size_t part_floats;
-  float *cs; /* [ctx][n_rot/2][cos, sin], filled up to cs_n */
+  float *cs[ARCH_TURNS]; /* [ctx][n_rot/2][cos, sin], filled up to cs_n */
+  double *speed;         /* [n_turns][n_rot/2] angle of a pair per position */
   int ctx, cs_n;
   uint8_t *mem;
   size_t bytes;
@@ -56,8 +57,18 @@ static int max_k(const arch *a) {
   return k > o ? k : o;
 }
 
+/* The pairs' speeds, once: the stretching that the description asks for, and the factors that stand in tensors. */
+static void turns_init(forward *f, bool far) {
+  const arch *a = f->a;
+  const float *factors = f->w->rope_factors ? f->w->rope_factors : far ? f->w->rope_long : f->w->rope_short;
+  int half = a->n_rot / 2;
+  for (int t = 0; t < a->n_turns; t++)
+    for (int i = 0; i < half; i++)
+      f->speed[t * half + i] = arch_speed(a, &a->turn[t], i) / (factors && a->turn[t].factors ? (double)factors[i] : 1.0);
+}
+
 bool forward_new(const model *m, const weights *w, const kern_ops *ops, pool *p, kv_pool *kv, int max_rows, int max_segs, int ctx, bool act_f32,
-    forward **ret, err *e) {
+    bool far, forward **ret, err *e) {
   const arch *a = &m->arch;
   forward *f = calloc(1, sizeof *f);
   if (!f) return err_set(e, ERR_NOMEM, "out of memory");
@@ -74,7 +85,8 @@ bool forward_new(const model *m, const weights *w, const kern_ops *ops, pool *p,
   size_t o_qkv = carve(&off, n * ld_out * 4), o_att = carve(&off, n * (size_t)(a->n_head * a->head_dim) * 4);
   size_t o_tmp = carve(&off, n * (size_t)a->dim * 4), o_gate = carve(&off, n * (size_t)a->ffn * 4), o_up = carve(&off, n * (size_t)a->ffn * 4);
   size_t o_logits = carve(&off, (size_t)FWD_HEAD_ROWS * (size_t)a->vocab * 4), o_part = carve(&off, f->part_floats * 4);
-  size_t o_cs = carve(&off, (size_t)ctx * (size_t)a->n_rot * 4);
+  size_t o_speed = carve(&off, (size_t)a->n_turns * (size_t)(a->n_rot / 2) * sizeof(double)), o_cs[ARCH_TURNS];
+  for (int t = 0; t < a->n_turns; t++) o_cs[t] = carve(&off, (size_t)ctx * (size_t)a->n_rot * 4);
   size_t o_seg = carve(&off, n * sizeof(int)), o_srow = carve(&off, (size_t)max_segs * sizeof(int)), o_acts = carve(&off, nt * sizeof(kern_act));
   size_t o_act0 = carve(&off, kern_act_bytes(kmax, (int)(n > FEW_ROWS ? n : FEW_ROWS))), o_act[FWD_MAX_THREADS];
   for (size_t t = 1; t < nt; t++) o_act[t] = carve(&off, kern_act_bytes(kmax, FEW_ROWS));
@@ -87,7 +99,10 @@ bool forward_new(const model *m, const weights *w, const kern_ops *ops, pool *p,
   f->x = (float *)(f->mem + o_x), f->norm = (float *)(f->mem + o_norm), f->qkv = (float *)(f->mem + o_qkv), f->att = (float *)(f->mem + o_att);
   f->tmp = (float *)(f->mem + o_tmp), f->gate = (float *)(f->mem + o_gate), f->up = (float *)(f->mem + o_up),
   f->logits = (float *)(f->mem + o_logits);
-  f->part = (float *)(f->mem + o_part), f->cs = (float *)(f->mem + o_cs), f->row_seg = (int *)(f->mem + o_seg), f->seg_row = (int *)(f->mem + o_srow);
+  f->part = (float *)(f->mem + o_part), f->row_seg = (int *)(f->mem + o_seg), f->seg_row = (int *)(f->mem + o_srow);
+  f->speed = (double *)(f->mem + o_speed);
+  for (int t = 0; t < a->n_turns; t++) f->cs[t] = (float *)(f->mem + o_cs[t]);
+  turns_init(f, far);
   f->acts = (kern_act *)(f->mem + o_acts);
   memset(f->acts, 0, nt * sizeof(kern_act));
   o_act[0] = o_act0;
@@ -107,16 +122,18 @@ void forward_free(forward *f) {
 
 size_t forward_bytes(const forward *f) { return f->bytes; }
 
-/* Angles by RoFormer (Su et al. 2021): theta_i = base^(-2i/n_rot), scaled per pair where the model says so; kept in double until the last step. */
+/* Angles by RoFormer (Su et al. 2021), kept in double until the last step. */
 static void rope_fill(forward *f, int upto) {
   const arch *a = f->a;
   int half = a->n_rot / 2;
-  for (int p = f->cs_n; p < upto; p++)
-    for (int i = 0; i < half; i++) {
-      double th = pow(a->rope_base, -2.0 * i / a->n_rot) * p * a->rope_scale;
-      if (f->w->rope_factors) th /= (double)f->w->rope_factors[i];
-      f->cs[((size_t)p * (size_t)half + (size_t)i) * 2] = (float)cos(th);
-      f->cs[((size_t)p * (size_t)half + (size_t)i) * 2 + 1] = (float)sin(th);
+  for (int t = 0; t < a->n_turns; t++)
+    for (int p = f->cs_n; p < upto; p++) {
+      float *cs = f->cs[t] + (size_t)p * (size_t)a->n_rot;
+      for (int i = 0; i < half; i++) {
+        double th = f->speed[t * half + i] * p;
+        cs[2 * i] = (float)(cos(th) * a->turn[t].magnitude);
+        cs[2 * i + 1] = (float)(sin(th) * a->turn[t].magnitude);
+      }
     }
   if (upto > f->cs_n) f->cs_n = upto;
 }
@@ -169,18 +186,41 @@ static void gemm_tiled(const lane *t, int n, const kern_mat *const *mats, float 
   }
 }
 
-/* x += add (when given); norm = rmsnorm(x); quantised when any reader wants it. */
-static void add_norm_quant(const lane *t, int n, const float *add, const float *w, bool q8) {
+/* What attention or feed-forward adds to a row, on its way there. */
+typedef struct addend {
+  const float *y;          /* [n, dim], shared; NULL: nothing */
+  const float *bias, *norm; /* or NULL */
+} addend;
+
+/* x += residual_scale * norm(y + bias), for row r; `tmp` [dim] is the thread's own. */
+static void add_row(const forward *f, const addend *in, int r, float *x, float *tmp) {
+  int dim = f->a->dim;
+  const float *y = in->y + (size_t)r * (size_t)dim;
+  if (in->bias) {
+    memcpy(tmp, y, sizeof(float) * (size_t)dim);
+    f->ops->add(tmp, in->bias, dim);
+    y = tmp;
+  }
+  if (in->norm) {
+    f->ops->rmsnorm(y, in->norm, f->a->eps, dim, tmp);
+    y = tmp;
+  }
+  if (f->a->residual_scale == 1.0f) f->ops->add(x, y, dim);
+  else f->ops->add_scaled(x, y, f->a->residual_scale, dim);
+}
+
+/* Adds what is due to the rows, then prepares them for the next product: normed (w NULL: as they are), and quantised when a reader wants it. */
+static void add_norm_quant(const lane *t, int n, const addend *in, const float *w, bool q8) {
   const forward *f = t->f;
   int dim = f->a->dim, r0, r1;
-  act_shape(t, dim, t->norm, dim);
+  act_shape(t, dim, w ? t->norm : t->x, dim);
   meet_if_shared(t);
   my_rows(t, n, &r0, &r1);
   for (int r = r0; r < r1; r++) {
     float *x = t->x + (size_t)r * (size_t)dim, *y = t->norm + (size_t)r * (size_t)dim;
-    if (add) f->ops->add(x, add + (size_t)r * (size_t)dim, dim);
-    f->ops->rmsnorm(x, w, f->a->eps, dim, y);
-    if (q8) f->ops->act_quant(t->act, r, y);
+    if (in->y) add_row(f, in, r, x, y);
+    if (w) f->ops->rmsnorm(x, w, f->a->eps, dim, y);
+    if (q8) f->ops->act_quant(t->act, r, w ? y : x);
   }
   meet_if_shared(t);
 }
@@ -198,21 +238,43 @@ static void add_bias(const kern_ops *ops, float *y, const float *b, int n) {
   if (b) ops->add(y, b, n);
 }
 
-/* Biases, rotation, and K and V into their page, for kv heads [h0, h1) (with their query heads) of one row. */
+/* Where all heads of a row are normed as one: before the heads are shared out, row by row. */
+static void norm_whole_rows(const lane *t, int layer) {
+  const forward *f = t->f;
+  const arch *a = f->a;
+  const layer_weights *lw = &f->w->layers[layer];
+  int nq = a->n_head * a->head_dim, nk = a->n_kv * a->head_dim, r0, r1;
+  pool_tile(f->n_rows, t->tid, t->nt, &r0, &r1);
+  for (int r = r0; r < r1; r++) {
+    float *q = f->qkv + (size_t)r * (size_t)f->ld_qkv, *k = q + nq;
+    f->ops->rmsnorm(q, lw->q_norm, a->eps, nq, q);
+    f->ops->rmsnorm(k, lw->k_norm, a->eps, nk, k);
+  }
+  meet(t);
+}
+
+/* One head of queries or keys in place: its norm, its rotation (cs NULL: none). */
+static void turn_head(const forward *f, float *x, const float *norm, const float *cs) {
+  if (norm) f->ops->rmsnorm(x, norm, f->a->eps, f->a->head_dim, x);
+  if (cs) f->ops->rope(x, f->a->n_rot, f->a->rope == ROPE_NEOX, cs);
+}
+
+/* Biases, norms, rotation, and K and V into their page, for kv heads [h0, h1) (with their query heads) of one row. */
 static void place_row(const lane *t, int layer, int r, int h0, int h1) {
   const forward *f = t->f;
   const arch *a = f->a;
   const layer_weights *lw = &f->w->layers[layer];
   const fwd_seg *s = &f->segs[f->row_seg[r]];
-  int hd = a->head_dim, g = a->n_head / a->n_kv, pos = s->pos0 + (r - f->seg_row[f->row_seg[r]]), page = f->kv->kern.page;
+  int hd = a->head_dim, g = a->n_head / a->n_kv, pos = s->pos0 + (r - f->seg_row[f->row_seg[r]]), page = f->kv->kern.page, turn = a->layer[layer].turn;
   float *q = f->qkv + (size_t)r * (size_t)f->ld_qkv, *k = q + a->n_head * hd, *v = k + a->n_kv * hd;
-  const float *cs = f->cs + (size_t)pos * (size_t)a->n_rot;
+  const float *cs = turn == ARCH_UNTURNED ? NULL : f->cs[turn] + (size_t)pos * (size_t)a->n_rot;
+  bool by_head = a->qk_norm == QK_HEAD;
   for (int h = h0; h < h1; h++) {
     add_bias(f->ops, q + h * g * hd, lw->bq ? lw->bq + h * g * hd : NULL, g * hd);
     add_bias(f->ops, k + h * hd, lw->bk ? lw->bk + h * hd : NULL, hd);
     add_bias(f->ops, v + h * hd, lw->bv ? lw->bv + h * hd : NULL, hd);
-    for (int j = 0; j < g; j++) f->ops->rope(q + (h * g + j) * hd, a->n_rot, a->rope == ROPE_NEOX, cs);
-    f->ops->rope(k + h * hd, a->n_rot, a->rope == ROPE_NEOX, cs);
+    for (int j = 0; j < g; j++) turn_head(f, q + (h * g + j) * hd, by_head ? lw->q_norm : NULL, cs);
+    turn_head(f, k + h * hd, by_head ? lw->k_norm : NULL, cs);
   }
   f->ops->kv_store(&f->kv->kern, layer, s->pages[pos / page], pos % page, k, v, h0, h1);
 }
@@ -225,6 +287,7 @@ static kern_attn attn_of(const forward *f, int layer, int seg) {
       .layer = layer,
       .n_head = a->n_head,
       .scale = a->attn_scale,
+      .window = a->layer[layer].window,
       .split = KERN_SPLIT,
       .pages = s->pages,
       .pos0 = s->pos0,
@@ -247,17 +310,24 @@ static void attend_blocks(const lane *t, int layer) {
   }
 }
 
+/* The first position that a row at `pos` sees. */
+static int first_seen(const arch *a, int layer, int pos) {
+  int window = a->layer[layer].window;
+  return window > 0 && pos >= window ? pos - window + 1 : 0;
+}
+
 /* Few rows over long contexts: the splits themselves are dealt out, then merged in ascending order. Row by row, so that `part` stays small. */
 static void attend_splits(const lane *t, int layer, int r, int seg) {
   const forward *f = t->f;
   const arch *a = f->a;
   kern_attn at = attn_of(f, layer, seg);
-  int i = r - f->seg_row[seg], pos = at.pos0 + i, n_split = pos / KERN_SPLIT + 1, g = a->n_head / a->n_kv;
+  int i = r - f->seg_row[seg], pos = at.pos0 + i, s0 = first_seen(a, layer, pos) / KERN_SPLIT, n_split = pos / KERN_SPLIT + 1 - s0;
+  int g = a->n_head / a->n_kv;
   size_t one = (size_t)(a->head_dim + 2);
   float *part = f->part + (size_t)r * (f->part_floats / FEW_ROWS);
   for (int h = 0, task = 0; h < a->n_kv; h++)
     for (int s = 0; s < n_split; s++, task++)
-      if (task % t->nt == t->tid) f->ops->attn_part(&at, h, i, i + 1, s, part + ((size_t)h * (size_t)n_split + (size_t)s) * (size_t)g * one);
+      if (task % t->nt == t->tid) f->ops->attn_part(&at, h, i, i + 1, s0 + s, part + ((size_t)h * (size_t)n_split + (size_t)s) * (size_t)g * one);
   meet(t);
   for (int j = 0; j < a->n_head; j++)
     if (j % t->nt == t->tid) {
@@ -267,10 +337,22 @@ static void attend_splits(const lane *t, int layer, int r, int seg) {
     }
 }
 
+/* Are splits dealt out rather than heads? Two meetings more buy it, so only for many keys, or where there are too few heads for all threads. */
+static bool deal_splits(const lane *t, int layer) {
+  const forward *f = t->f;
+  int span = 0;
+  for (int s = 0; s < f->n_seg; s++) {
+    int last = f->segs[s].pos0 + f->segs[s].n - 1, seen = last + 1 - first_seen(f->a, layer, last);
+    if (seen > span) span = seen;
+  }
+  return span > (f->a->n_kv < t->nt ? KERN_SPLIT : SPLIT_FROM);
+}
+
 static void attention(const lane *t, int layer) {
   const forward *f = t->f;
   const arch *a = f->a;
   int r0, r1;
+  if ((a->has & ARCH_HAS(R_Q_NORM)) && a->qk_norm == QK_ROW) norm_whole_rows(t, layer);
   if (!t->few) {
     pool_tile(f->n_rows, t->tid, t->nt, &r0, &r1);
     for (int r = r0; r < r1; r++) place_row(t, layer, r, 0, a->n_kv);
@@ -279,11 +361,9 @@ static void attention(const lane *t, int layer) {
     return;
   }
   int h0, h1;
-  bool long_ctx = false;
-  for (int s = 0; s < f->n_seg; s++) long_ctx |= f->segs[s].pos0 + f->segs[s].n > SPLIT_FROM;
   pool_tile(a->n_kv, t->tid, t->nt, &h0, &h1);
   for (int r = 0; r < f->n_rows; r++) place_row(t, layer, r, h0, h1);
-  if (!long_ctx) { /* a thread reads only the heads it wrote itself: no meeting needed */
+  if (!deal_splits(t, layer)) { /* a thread reads only the heads it wrote itself: no meeting needed */
     for (int s = 0; s < f->n_seg; s++) {
       kern_attn at = attn_of(f, layer, s);
       for (int h = h0; h < h1; h++) f->ops->attn(&at, h, 0, at.n_row);
@@ -305,17 +385,20 @@ static void ffn(const lane *t, int n, const layer_weights *lw) {
   }
   for (int r = 0; r < n && c0 < c1; r++) {
     float *g = f->gate + (size_t)r * (size_t)ffn + c0, *u = f->up + (size_t)r * (size_t)ffn + c0;
+    add_bias(f->ops, g, lw->b_gate ? lw->b_gate + c0 : NULL, c1 - c0);
+    add_bias(f->ops, u, lw->b_up ? lw->b_up + c0 : NULL, c1 - c0);
     if (f->a->act == ACT_SILU) f->ops->silu_mul(g, u, c1 - c0, g);
     else f->ops->gelu_mul(g, u, c1 - c0, g);
   }
 }
 
-static void layer_run(const lane *t, int l, const float *add) {
+/* `in` is what the layer before left to be added; on return, what this one leaves. */
+static void layer_run(const lane *t, int l, addend *in) {
   const forward *f = t->f;
   const arch *a = f->a;
   const layer_weights *lw = &f->w->layers[l];
   int n = f->n_rows, nq = a->n_head * a->head_dim, nkv = a->n_kv * a->head_dim;
-  add_norm_quant(t, n, add, lw->attn_norm, wants_q8(t, &lw->q) || wants_q8(t, &lw->k) || wants_q8(t, &lw->v));
+  add_norm_quant(t, n, in, lw->attn_norm, wants_q8(t, &lw->q) || wants_q8(t, &lw->k) || wants_q8(t, &lw->v));
   gemm_tiled(t, n, (const kern_mat *[]){&lw->q, &lw->k, &lw->v}, (float *[]){f->qkv, f->qkv + nq, f->qkv + nq + nkv},
       (int[]){f->ld_qkv, f->ld_qkv, f->ld_qkv}, 3);
   meet(t);
@@ -324,12 +407,14 @@ static void layer_run(const lane *t, int l, const float *add) {
   quant_rows(t, n, nq, f->att, nq, wants_q8(t, &lw->o));
   gemm_tiled(t, n, (const kern_mat *[]){&lw->o}, (float *[]){f->tmp}, (int[]){a->dim}, 1);
   meet(t);
-  add_norm_quant(t, n, f->tmp, lw->ffn_norm, wants_q8(t, &lw->gate) || wants_q8(t, &lw->up));
+  *in = (addend){f->tmp, lw->bo, lw->post_attn};
+  add_norm_quant(t, n, in, lw->ffn_norm, wants_q8(t, &lw->gate) || wants_q8(t, &lw->up));
   ffn(t, n, lw);
   meet(t);
   quant_rows(t, n, a->ffn, f->gate, a->ffn, wants_q8(t, &lw->down));
   gemm_tiled(t, n, (const kern_mat *[]){&lw->down}, (float *[]){f->tmp}, (int[]){a->dim}, 1);
   meet(t);
+  *in = (addend){f->tmp, lw->b_down, lw->post_ffn};
 }
 
 static lane lane_of(forward *f, int tid, int nt, int n) {
@@ -349,13 +434,15 @@ static void step_run(void *arg, int tid, int nt) {
   my_rows(&t, f->n_rows, &r0, &r1);
   for (int r = r0; r < r1; r++)
     weights_embed(f->w, f->a, f->segs[f->row_seg[r]].tokens[r - f->seg_row[f->row_seg[r]]], t.x + (size_t)r * (size_t)dim);
-  for (int l = 0; l < f->a->n_layer; l++) layer_run(&t, l, l ? f->tmp : NULL);
+  addend in = {NULL, NULL, NULL};
+  for (int l = 0; l < f->a->n_layer; l++) layer_run(&t, l, &in);
   /* The last addition and norm, for the rows whose logits are wanted only, gathered into qkv (at least dim wide, and free by now). */
   for (int i = 0; i < f->n_out; i++) {
     if (i % nt != tid) continue;
-    size_t r = (size_t)f->out_rows[i];
-    f->ops->add(t.x + r * (size_t)dim, f->tmp + r * (size_t)dim, dim);
-    f->ops->rmsnorm(t.x + r * (size_t)dim, f->w->out_norm, f->a->eps, dim, f->qkv + (size_t)i * (size_t)dim);
+    int r = f->out_rows[i];
+    float *x = t.x + (size_t)r * (size_t)dim;
+    add_row(f, &in, r, x, t.norm + (size_t)r * (size_t)dim);
+    f->ops->rmsnorm(x, f->w->out_norm, f->a->eps, dim, f->qkv + (size_t)i * (size_t)dim);
   }
 }
 

@@ -17,8 +17,9 @@ typedef struct fwd_seg {
 
 enum { FWD_MAX_THREADS = 256 }; /* a pool larger than that is the caller's mistake */
 typedef struct forward forward;
+/* far: RoPE by the factors for long contexts, where the model has them. */
 bool forward_new(const model *m, const weights *w, const kern_ops *ops, pool *p, kv_pool *kv, int max_rows, int max_segs, int ctx, bool act_f32,
-    forward **ret, err *e);
+    bool far, forward **ret, err *e);
 void forward_free(forward *f);
 size_t forward_bytes(const forward *f);
 

@@ -65,21 +65,22 @@ static void queue_token(seq *s, int32_t token, const out_lp *lp) {
   s->outq[s->n_outq++] = (struct out_tok){t, s->given + s->pend.n};
 }
 
-static bool is_stop_id(const seq *s, int32_t t) {
-  for (int i = 0; i < s->req.n_stop_ids; i++)
-    if (s->req.stop_ids[i] == t) return true;
+static bool listed(const int32_t *v, int n, int32_t t) {
+  for (int i = 0; i < n; i++)
+    if (v[i] == t) return true;
   return false;
 }
 
 bool out_token(seq *s, const model *m, int32_t token, const out_lp *lp, eng_finish *ret_finish) {
   int n_out = s->n_tok - s->n_prompt; /* this token included */
   bool may_stop = n_out >= s->req.min_tokens;
-  if (may_stop && ((!s->req.ignore_eos && tok_is_end(m->tok, token)) || is_stop_id(s, token))) {
+  if (may_stop && ((!s->req.ignore_eos && tok_is_end(m->tok, token)) || listed(s->req.stop_ids, s->req.n_stop_ids, token))) {
     queue_token(s, token, lp); /* it has no text, but was drawn and counts: as many tokens are reported as output_tokens says */
     *ret_finish = ENG_STOP;
     return true;
   }
   size_t before = s->pend.n;
+  s->det.special = s->req.keep_special || listed(s->req.show, s->req.n_show, token);
   tok_stream_push(m->tok, &s->det, token, &s->pend);
   queue_token(s, token, lp);
   if (may_stop && s->req.n_stop) {

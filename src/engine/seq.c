@@ -23,6 +23,12 @@ static bool copy_req(seq *s, const eng_req *r) {
     memcpy(v, r->stop_ids, (size_t)r->n_stop_ids * sizeof *v);
     q->stop_ids = v;
   }
+  if (r->n_show) {
+    int32_t *v = ARENA_ARRAY(&s->mem, int32_t, (size_t)r->n_show);
+    if (!v) return false;
+    memcpy(v, r->show, (size_t)r->n_show * sizeof *v);
+    q->show = v;
+  }
   if (r->s.n_bias) {
     eng_bias *v = ARENA_ARRAY(&s->mem, eng_bias, (size_t)r->s.n_bias);
     if (!v) return false;

@@ -8,7 +8,8 @@ enum { PACK_STEP = 8 }; /* panels a thread takes at a time */
 typedef struct mat_job {
   kern_mat *mat;
   const mf_tensor *src;
-  size_t off;
+  const uint8_t *data; /* the matrix's own rows in it */
+  size_t n, off;       /* bytes there; place in the packed memory */
 } mat_job;
 typedef struct pack_run {
   mat_job *jobs;
@@ -29,9 +30,9 @@ static void pack_all(void *arg, int tid, int nt) {
     pool_tile((panels + PACK_STEP - 1) / PACK_STEP, tid, nt, &p0, &p1);
     p0 *= PACK_STEP;
     p1 = p1 * PACK_STEP < panels ? p1 * PACK_STEP : panels;
-    if (p0 < p1) kern_pack(job->mat, job->src->data, p0, p1);
+    if (p0 < p1) kern_pack(job->mat, job->data, p0, p1);
     pool_barrier(r->pool);
-    if (tid == 0 && job->src != r->keep) mf_drop_pages(r->file, job->src->data, job->src->bytes);
+    if (tid == 0 && job->src != r->keep) mf_drop_pages(r->file, job->data, job->n);
   }
 }
 
@@ -45,60 +46,65 @@ typedef struct binder {
   err *e;
 } binder;
 
-static bool bind_mat(binder *b, kern_mat *mat, const mf_tensor *t) {
-  size_t n = kern_packed_bytes((wtype)t->type->id, (int)t->ne[1], (int)t->ne[0]);
+static bool bind_mat(binder *b, kern_mat *mat, arch_rows r) {
+  const mf_tensor *t = r.t;
+  size_t n = kern_packed_bytes((wtype)t->type->id, (int)r.rows, (int)t->ne[0]), row = (size_t)(t->ne[0] / t->type->block) * (size_t)t->type->bytes;
   if (!n)
     return err_param(b->e, ERR_UNSUPPORTED, "", "tensor '%.*s' has type %s with rows of %lld, for which there is no layout here", (int)t->name.n,
         t->name.p, t->type->name, (long long)t->ne[0]);
-  *mat = (kern_mat){.type = (wtype)t->type->id, .rows = (int)t->ne[1], .cols = (int)t->ne[0]};
-  b->jobs[b->n_jobs++] = (mat_job){mat, t, b->bytes};
+  *mat = (kern_mat){.type = (wtype)t->type->id, .rows = (int)r.rows, .cols = (int)t->ne[0]};
+  b->jobs[b->n_jobs++] = (mat_job){mat, t, (const uint8_t *)t->data + (size_t)r.row0 * row, (size_t)r.rows * row, b->bytes};
   b->bytes += (n + 4095) & ~(size_t)4095;
   return true;
 }
 
-static bool bind_vec(binder *b, const float **vec, const mf_tensor *t) {
-  if (!t) {
-    *vec = NULL;
-    return true;
-  }
+/* A vector as F32, times `scale`. */
+static bool bind_vec(binder *b, const float **vec, arch_role role, int layer, float scale) {
+  const arch *a = &b->m->arch;
+  const mf_tensor *t = arch_tensor(b->m->file, a, role, layer);
+  *vec = NULL;
+  if (!t) return true;
   int64_t n = t->ne[0];
   if (b->vecs) {
-    float *p = b->vecs + b->n_floats;
+    float *p = b->vecs + b->n_floats, add = arch_is_norm(role) ? a->norm_add : 0.0f;
     if (!dequant_row((wtype)t->type->id, t->data, n, p))
       return err_set(b->e, ERR_UNSUPPORTED, "tensor '%.*s' has type %s, which cannot be read as a vector", (int)t->name.n, t->name.p, t->type->name);
+    for (int64_t i = 0; i < n; i++) p[i] = (p[i] + add) * scale;
     *vec = p;
   }
   b->n_floats += (size_t)((n + 15) & ~(int64_t)15);
   return true;
 }
 
+/* Where a role's vector or matrix goes in layer_weights. */
+typedef struct place {
+  arch_role role;
+  size_t off;
+} place;
+#define AT(role, field) {role, offsetof(layer_weights, field)}
+
 static bool bind_vecs(binder *b, weights *w) {
+  static const place vecs[] = {AT(R_ATTN_NORM, attn_norm), AT(R_POST_ATTN_NORM, post_attn), AT(R_FFN_NORM, ffn_norm), AT(R_POST_FFN_NORM, post_ffn),
+      AT(R_Q_BIAS, bq), AT(R_K_BIAS, bk), AT(R_V_BIAS, bv), AT(R_Q_NORM, q_norm), AT(R_K_NORM, k_norm), AT(R_ATTN_OUT_BIAS, bo),
+      AT(R_GATE_BIAS, b_gate), AT(R_UP_BIAS, b_up), AT(R_DOWN_BIAS, b_down)};
   const arch *a = &b->m->arch;
-  const mfile *g = b->m->file;
   b->n_floats = 0;
-  for (int l = 0; l < a->n_layer; l++) {
-    layer_weights *lw = &w->layers[l];
-    if (!bind_vec(b, &lw->attn_norm, arch_tensor(g, a, R_ATTN_NORM, l)) || !bind_vec(b, &lw->ffn_norm, arch_tensor(g, a, R_FFN_NORM, l)) ||
-        !bind_vec(b, &lw->bq, arch_tensor(g, a, R_Q_BIAS, l)) || !bind_vec(b, &lw->bk, arch_tensor(g, a, R_K_BIAS, l)) ||
-        !bind_vec(b, &lw->bv, arch_tensor(g, a, R_V_BIAS, l)))
-      return false;
-  }
-  return bind_vec(b, &w->out_norm, arch_tensor(g, a, R_OUT_NORM, 0)) && bind_vec(b, &w->rope_factors, arch_tensor(g, a, R_ROPE_FREQS, 0));
+  for (int l = 0; l < a->n_layer; l++)
+    for (size_t i = 0; i < sizeof vecs / sizeof *vecs; i++)
+      if (!bind_vec(b, (const float **)((char *)&w->layers[l] + vecs[i].off), vecs[i].role, l, 1)) return false;
+  /* The product is linear: logits are scaled by scaling what goes into the head. */
+  return bind_vec(b, &w->out_norm, R_OUT_NORM, 0, a->logit_scale) && bind_vec(b, &w->rope_factors, R_ROPE_FREQS, 0, 1) &&
+         bind_vec(b, &w->rope_long, R_ROPE_LONG, 0, 1) && bind_vec(b, &w->rope_short, R_ROPE_SHORT, 0, 1);
 }
 
 static bool bind_mats(binder *b, weights *w) {
+  static const place mats[] = {AT(R_Q, q), AT(R_K, k), AT(R_V, v), AT(R_ATTN_OUT, o), AT(R_GATE, gate), AT(R_UP, up), AT(R_DOWN, down)};
   const arch *a = &b->m->arch;
   const mfile *g = b->m->file;
-  static const struct {
-    arch_role role;
-    size_t off;
-  } mats[] = {{R_Q, offsetof(layer_weights, q)}, {R_K, offsetof(layer_weights, k)}, {R_V, offsetof(layer_weights, v)},
-      {R_ATTN_OUT, offsetof(layer_weights, o)}, {R_GATE, offsetof(layer_weights, gate)}, {R_UP, offsetof(layer_weights, up)},
-      {R_DOWN, offsetof(layer_weights, down)}};
   for (int l = 0; l < a->n_layer; l++)
     for (size_t i = 0; i < sizeof mats / sizeof *mats; i++)
-      if (!bind_mat(b, (kern_mat *)((char *)&w->layers[l] + mats[i].off), arch_tensor(g, a, mats[i].role, l))) return false;
-  return bind_mat(b, &w->head, a->tied ? w->embed : arch_tensor(g, a, R_OUTPUT, 0));
+      if (!bind_mat(b, (kern_mat *)((char *)&w->layers[l] + mats[i].off), arch_matrix(g, a, mats[i].role, l))) return false;
+  return bind_mat(b, &w->head, arch_matrix(g, a, a->tied ? R_EMBED : R_OUTPUT, 0));
 }
 
 bool weights_load(const model *m, pool *p, weights *ret, err *e) {

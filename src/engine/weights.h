@@ -9,21 +9,25 @@
 #include "kern/pool.h"
 #include "model/model.h"
 
+/* Vectors are NULL where the model has none. The description's norm_add is in the norms already. */
 typedef struct layer_weights {
-  const float *attn_norm, *ffn_norm; /* [dim] */
-  kern_mat q, k, v;                  /* [n_head*hd, dim], [n_kv*hd, dim] x 2 */
-  const float *bq, *bk, *bv;         /* or NULL */
-  kern_mat o;                        /* [dim, n_head*hd] */
-  kern_mat gate, up, down;           /* [ffn, dim] x 2, [dim, ffn] */
+  const float *attn_norm, *post_attn, *ffn_norm, *post_ffn; /* [dim] */
+  kern_mat q, k, v;                                         /* [n_head*hd, dim], [n_kv*hd, dim] x 2 */
+  const float *bq, *bk, *bv;                                /* as wide as their matrices have rows */
+  const float *q_norm, *k_norm;                             /* [hd], or [n_head*hd] and [n_kv*hd] (QK_ROW) */
+  kern_mat o;                                               /* [dim, n_head*hd] */
+  const float *bo;                                          /* [dim] */
+  kern_mat gate, up, down;                                  /* [ffn, dim] x 2, [dim, ffn] */
+  const float *b_gate, *b_up, *b_down;                      /* [ffn] x 2, [dim] */
 } layer_weights;
 
 typedef struct weights {
-  layer_weights *layers;     /* [n_layer] */
-  const float *out_norm;     /* [dim] */
-  const float *rope_factors; /* [n_rot/2] or NULL */
-  kern_mat head;             /* [vocab, dim] */
-  const mf_tensor *embed;    /* rows dequantised on use */
-  size_t embed_row;          /* bytes of one row in the file */
+  layer_weights *layers;                                 /* [n_layer] */
+  const float *out_norm;                                 /* [dim], with the scale of the logits in it */
+  const float *rope_factors, *rope_long, *rope_short;    /* [n_rot/2] */
+  kern_mat head;                                         /* [vocab, dim] */
+  const mf_tensor *embed;                                /* rows dequantised on use */
+  size_t embed_row;                                      /* bytes of one row in the file */
   uint8_t *mem;
   size_t bytes; /* packed matrices */
   float *vecs;  /* norms, biases, factors */

@@ -119,6 +119,7 @@ typedef struct kern_ops {
 
   void (*rmsnorm)(const float *x, const float *w, float eps, int n, float *y); /* y = x / sqrt(mean(x^2) + eps) * w; n % 16 == 0 not required */
   void (*add)(float *y, const float *x, int n);                                /* y += x */
+  void (*add_scaled)(float *y, const float *x, float s, int n);                /* y = fma(x, s, y) */
   void (*silu_mul)(const float *g, const float *u, int n, float *y);           /* y = g * sigmoid(g) * u; y may be g */
   void (*gelu_mul)(const float *g, const float *u, int n, float *y);           /* tanh form */
   /* Rotates n_rot dims of one head in place. cs: [n_rot/2] pairs (cos, sin). neox: pairs (i, i + n_rot/2); else (2i, 2i+1). */

@@ -11,6 +11,7 @@
 #define VEC_DECLARE(isa)                                                                                                                             \
   void rmsnorm_##isa(const float *x, const float *w, float eps, int n, float *y);                                                                    \
   void add_##isa(float *y, const float *x, int n);                                                                                                   \
+  void add_scaled_##isa(float *y, const float *x, float s, int n);                                                                                   \
   void silu_mul_##isa(const float *g, const float *u, int n, float *y);                                                                              \
   void gelu_mul_##isa(const float *g, const float *u, int n, float *y);                                                                              \
   void rope_##isa(float *x, int n_rot, bool neox, const float *cs);                                                                                  \
@@ -23,9 +24,9 @@
 
 /* The same as members of a kern_ops initialiser. */
 #define VEC_OPS(isa)                                                                                                                                 \
-  .rmsnorm = rmsnorm_##isa, .add = add_##isa, .silu_mul = silu_mul_##isa, .gelu_mul = gelu_mul_##isa, .rope = rope_##isa,                            \
-  .kv_store = kv_store_##isa, .attn = attn_##isa, .attn_part = attn_part_##isa, .attn_merge = attn_merge_##isa, .max_at = max_at_##isa,              \
-  .sum_exp = sum_exp_##isa
+  .rmsnorm = rmsnorm_##isa, .add = add_##isa, .add_scaled = add_scaled_##isa, .silu_mul = silu_mul_##isa, .gelu_mul = gelu_mul_##isa,                \
+  .rope = rope_##isa, .kv_store = kv_store_##isa, .attn = attn_##isa, .attn_part = attn_part_##isa, .attn_merge = attn_merge_##isa,                  \
+  .max_at = max_at_##isa, .sum_exp = sum_exp_##isa
 
 VEC_DECLARE(ref);
 VEC_DECLARE(avx2);

@@ -109,8 +109,8 @@ static void test_own_settings(void **st) {
 /* ---- negative controls ------------------------------------------------------------------------------------------------------ */
 
 static void bend_rope(arch *a) { a->rope = a->rope == ROPE_PAIRS ? ROPE_NEOX : ROPE_PAIRS; }
-static void bend_base(arch *a) { a->rope_base *= 1.1; }
-static void bend_position(arch *a) { a->rope_scale *= 1.01; }
+static void bend_base(arch *a) { a->turn[0].base *= 1.1; }
+static void bend_position(arch *a) { a->turn[0].scale *= 1.01; }
 static void bend_scale(arch *a) { a->attn_scale *= 1.02f; }
 static void bend_eps(arch *a) { a->eps += 0.01f; }
 static void bend_act(arch *a) { a->act = ACT_GELU; }

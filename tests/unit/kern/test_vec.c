@@ -56,6 +56,9 @@ static void check_elementwise(const kern_ops *o, const kern_ops *ref) {
       paint();
       memcpy(want, w, sizeof(float) * (size_t)n), memcpy(got, w, sizeof(float) * (size_t)n);
       ref->add(want, x, n), o->add(got, x, n), expect_same(o, "add", n, hostile);
+      paint();
+      memcpy(want, w, sizeof(float) * (size_t)n), memcpy(got, w, sizeof(float) * (size_t)n);
+      ref->add_scaled(want, x, 0.22f, n), o->add_scaled(got, x, 0.22f, n), expect_same(o, "add_scaled", n, hostile);
       paint(); /* in place, as the forward pass uses it */
       memcpy(want, x, sizeof(float) * (size_t)n), memcpy(got, x, sizeof(float) * (size_t)n);
       ref->silu_mul(want, w, n, want), o->silu_mul(got, w, n, got), expect_same(o, "silu_mul in place", n, hostile);

@@ -94,8 +94,8 @@ static void test_llama(void **st) {
   assert_string_equal(a.family, "llama");
   assert_true(a.n_layer == LAYERS && a.dim == DIM && a.n_head == HEADS && a.n_kv == KV && a.head_dim == HD && a.ffn == FFN && a.vocab == VOCAB &&
               a.ctx == 128);
-  assert_true(a.rope == ROPE_PAIRS && a.n_rot == HD && a.rope_base == 10000 && a.rope_scale == 1 && a.act == ACT_SILU);
-  assert_true(a.tied && !a.qkv_bias && a.embed_scale == 1 && a.attn_scale == 0.25f && a.eps == 1e-5f);
+  assert_true(a.rope == ROPE_PAIRS && a.n_rot == HD && a.turn[0].base == 10000 && a.turn[0].scale == 1 && a.act == ACT_SILU);
+  assert_true(a.tied && !(a.has & ARCH_HAS(R_Q_BIAS)) && a.embed_scale == 1 && a.attn_scale == 0.25f && a.eps == 1e-5f);
 }
 
 static void test_qwen2(void **st) {
@@ -103,10 +103,10 @@ static void test_qwen2(void **st) {
   arch a;
   err e = {0};
   if (!describe(&(recipe){.family = "qwen2", .bias = true, .own_output = true, .freqs = true}, NULL, &a, &e)) fail_msg("%s", e.msg);
-  assert_true(a.rope == ROPE_NEOX && a.qkv_bias && !a.tied);
+  assert_true(a.rope == ROPE_NEOX && (a.has & ARCH_HAS(R_Q_BIAS)) && !a.tied);
   /* A llama may have the three biases too. */
   if (!describe(&(recipe){.family = "llama", .bias = true}, NULL, &a, &e)) fail_msg("%s", e.msg);
-  assert_true(a.qkv_bias);
+  assert_true((a.has & ARCH_HAS(R_Q_BIAS)));
 }
 
 static void linear(gb *b) { gb_str(b, "llama.rope.scaling.type", "linear"), gb_f32(b, "llama.rope.scaling.factor", 4); }
@@ -118,11 +118,42 @@ static void test_rope_scale(void **st) {
   arch a;
   err e = {0};
   if (!describe(&(recipe){.family = "llama", .add = linear}, NULL, &a, &e)) fail_msg("%s", e.msg);
-  assert_true(a.rope_scale == 0.25);
+  assert_true(a.turn[0].scale == 0.25);
   if (!describe(&(recipe){.family = "llama", .add = linear_old}, NULL, &a, &e)) fail_msg("%s", e.msg);
-  assert_true(a.rope_scale == 0.5);
+  assert_true(a.turn[0].scale == 0.5);
   if (!describe(&(recipe){.family = "llama", .add = named_none}, NULL, &a, &e)) fail_msg("%s", e.msg);
-  assert_true(a.rope_scale == 1);
+  assert_true(a.turn[0].scale == 1);
+}
+
+static void norm_f16(gb *b) { gb_tensor(b, "output_norm.weight", DIM, 0, WT_F16); }
+static void norm_bf16(gb *b) { gb_tensor(b, "output_norm.weight", DIM, 0, WT_BF16); }
+static void yarn_full(gb *b) {
+  gb_str(b, "llama.rope.scaling.type", "yarn"), gb_f32(b, "llama.rope.scaling.factor", 4);
+  gb_u32(b, "llama.rope.scaling.original_context_length", 32);
+}
+static void window_all(gb *b) { gb_u32(b, "llama.attention.sliding_window", 50); }
+static void window_second(gb *b) { window_all(b), gb_u32(b, "llama.attention.sliding_window_pattern", 2); }
+static void scales(gb *b) {
+  gb_f32(b, "llama.embedding_scale", 12), gb_f32(b, "llama.residual_scale", 0.25f), gb_f32(b, "llama.attention.scale", 0.5f);
+  gb_f32(b, "llama.logit_scale", 8);
+}
+
+/* Golden logits of the tiny models hold these together with the forward pass; here is that the keys are what is read. */
+static void test_keys(void **st) {
+  (void)st;
+  arch a;
+  err e = {0};
+  if (!describe(&(recipe){.family = "llama", .add = yarn_full}, NULL, &a, &e)) fail_msg("%s", e.msg);
+  assert_true(a.turn[0].yarn && a.turn[0].scale == 0.25 && a.turn_ctx == 32 && fabs(a.turn[0].magnitude - (1 + 0.1 * log(4))) < 1e-12);
+  assert_true(arch_speed(&a, &a.turn[0], 0) == 1 && fabs(arch_speed(&a, &a.turn[0], 7) - pow(10000, -14.0 / HD) / 4) < 1e-12);
+  if (!describe(&(recipe){.family = "llama", .add = window_all}, NULL, &a, &e)) fail_msg("%s", e.msg);
+  assert_true(a.layer[0].window == 50 && a.layer[1].window == 50 && a.n_turns == 1 && a.layer[1].turn == 0);
+  if (!describe(&(recipe){.family = "llama", .add = window_second}, NULL, &a, &e)) fail_msg("%s", e.msg);
+  assert_true(a.layer[0].window == 50 && a.layer[1].window == 0);
+  if (!describe(&(recipe){.family = "llama", .add = scales}, NULL, &a, &e)) fail_msg("%s", e.msg);
+  assert_true(a.embed_scale == 12 && a.residual_scale == 0.25f && a.attn_scale == 0.5f && a.logit_scale == 0.125f);
+  if (!describe(&(recipe){.family = "llama", .without = "output_norm.weight", .add = norm_f16}, NULL, &a, &e)) fail_msg("%s", e.msg);
+  if (!describe(&(recipe){.family = "llama", .without = "output_norm.weight", .add = norm_bf16}, NULL, &a, &e)) fail_msg("%s", e.msg);
 }
 
 static void leftovers(gb *b) { gb_tensor(b, "blk.0.attn.rotary_emb.inv_freq", 8, 0, WT_F32); }
@@ -165,7 +196,21 @@ static void test_figures(void **st) {
 /* ---- refused ---------------------------------------------------------------------------------------------------------------- */
 
 static void experts(gb *b) { gb_u32(b, "llama.expert_count", 8); }
-static void yarn(gb *b) { gb_str(b, "llama.rope.scaling.type", "yarn"); }
+static void dynamic(gb *b) { gb_str(b, "llama.rope.scaling.type", "dynamic"); }
+static void yarn_bare(gb *b) { gb_str(b, "llama.rope.scaling.type", "yarn"); }
+static void yarn_loud(gb *b) { yarn_bare(b), gb_f32(b, "llama.rope.scaling.factor", 4), gb_f32(b, "llama.rope.scaling.yarn_attn_factor", 1); }
+static void yarn_log(gb *b) { yarn_bare(b), gb_f32(b, "llama.rope.scaling.factor", 4), gb_f32(b, "llama.rope.scaling.yarn_log_multiplier", 0.1f); }
+static void longrope_bare(gb *b) { gb_str(b, "llama.rope.scaling.type", "longrope"); }
+static void factors_long(gb *b) { gb_tensor(b, "rope_factors_long.weight", HD / 2, 0, WT_F32); }
+static void factors_all(gb *b) { factors_long(b), gb_tensor(b, "rope_factors_short.weight", HD / 2, 0, WT_F32); }
+static void factors_short_long(gb *b) { factors_long(b), gb_tensor(b, "rope_factors_short.weight", HD / 2 - 1, 0, WT_F32); }
+static void soft_cap(gb *b) { gb_f32(b, "llama.final_logit_softcapping", 30); }
+static void both_ways(gb *b) { gb_key(b, "llama.attention.causal", MF_BOOL), buf_put(&b->vals, "\0", 1); }
+static void window_unsaid(gb *b) { gb_u32(b, "qwen2.attention.sliding_window", 64); }
+static void window_short_list(gb *b) {
+  gb_u32(b, "llama.attention.sliding_window", 64);
+  gb_key(b, "llama.attention.sliding_window_pattern", MF_ARR), gb_32(&b->vals, MF_BOOL), gb_64(&b->vals, 1), buf_put(&b->vals, "\1", 1);
+}
 static void rot_odd(gb *b) { gb_u32(b, "llama.rope.dimension_count", 7); }
 static void rot_wide(gb *b) { gb_u32(b, "llama.rope.dimension_count", HD + 2); }
 static void value_wide(gb *b) { gb_u32(b, "llama.attention.value_length", 32); }
@@ -184,7 +229,7 @@ static void layers_huge(gb *b) { gb_u32(b, "llama.block_count", 1u << 31); }
 static void split(gb *b) { gb_u32(b, "split.count", 3); }
 static void tokens_few(gb *b) { gb_strs(b, "tokenizer.ggml.tokens", VOCAB - 1, "x"); }
 static void q_turned(gb *b) { gb_tensor(b, "blk.1.attn_q.weight", HEADS * HD, DIM * 2, WT_Q4_0); }
-static void norm_f16(gb *b) { gb_tensor(b, "output_norm.weight", DIM, 0, WT_F16); }
+static void norm_q8(gb *b) { gb_tensor(b, "output_norm.weight", DIM, 0, WT_Q8_0); }
 static void norm_matrix(gb *b) { gb_tensor(b, "output_norm.weight", DIM, 2, WT_F32); }
 static void embed_vector(gb *b) { gb_tensor(b, "token_embd.weight", DIM, 0, WT_F32); }
 static void embed_narrow(gb *b) { gb_tensor(b, "token_embd.weight", 32, VOCAB, WT_F32); }
@@ -217,7 +262,19 @@ static const struct refusal {
     {{.family = "llama", .without = "attention.head_count_kv", .add = kv_three}, ERR_INPUT, "llama.attention.head_count_kv",
         "4 query heads cannot be shared out over the 3"},
     {{.family = "llama", .add = experts}, ERR_UNSUPPORTED, "llama.expert_count", "mixtures of experts"},
-    {{.family = "llama", .add = yarn}, ERR_UNSUPPORTED, "llama.rope.scaling.type", "is \"yarn\"; supported are none and linear"},
+    {{.family = "llama", .add = dynamic}, ERR_UNSUPPORTED, "llama.rope.scaling.type", "is \"dynamic\"; supported are none, linear, yarn"},
+    {{.family = "llama", .add = yarn_bare}, ERR_INPUT, "llama.rope.scaling.factor", "is missing"},
+    {{.family = "llama", .add = yarn_loud}, ERR_UNSUPPORTED, "llama.rope.scaling.yarn_attn_factor", "is 1; of YaRN only the plain form"},
+    {{.family = "llama", .add = yarn_log}, ERR_UNSUPPORTED, "llama.rope.scaling.yarn_log_multiplier", "of YaRN only the plain form"},
+    {{.family = "llama", .add = longrope_bare}, ERR_INPUT, "llama.rope.scaling.type", "no tensor rope_factors_long.weight"},
+    {{.family = "llama", .add = factors_long}, ERR_INPUT, "rope_factors_short.weight", "is missing beside rope_factors_long.weight"},
+    {{.family = "llama", .add = factors_short_long}, ERR_INPUT, "rope_factors_short.weight", "is 7 x 1"},
+    {{.family = "llama", .freqs = true, .add = factors_all}, ERR_UNSUPPORTED, "rope_freqs.weight", "has no place beside"},
+    {{.family = "llama", .add = soft_cap}, ERR_UNSUPPORTED, "llama.final_logit_softcapping", "is 30: logits are not capped"},
+    {{.family = "llama", .add = both_ways}, ERR_UNSUPPORTED, "llama.attention.causal", "looks back only"},
+    {{.family = "qwen2", .bias = true, .add = window_unsaid}, ERR_UNSUPPORTED, "qwen2.attention.sliding_window_pattern",
+        "does not say which layers have the window"},
+    {{.family = "llama", .add = window_short_list}, ERR_INPUT, "llama.attention.sliding_window_pattern", "has 1 entries, expected one for each of 2"},
     {{.family = "llama", .add = rot_odd}, ERR_INPUT, "llama.rope.dimension_count", "is 7, expected an even number"},
     {{.family = "llama", .add = rot_wide}, ERR_INPUT, "llama.rope.dimension_count", "is 18, expected 2 to 16"},
     {{.family = "llama", .add = value_wide}, ERR_UNSUPPORTED, "llama.attention.value_length", "is 32 while keys are 16 wide"},
@@ -233,11 +290,14 @@ static const struct refusal {
     {{.family = "llama", .without = "blk.1.ffn_up.weight"}, ERR_INPUT, "blk.1.ffn_up.weight", "is missing"},
     {{.family = "llama", .without = "blk.1.attn_q.weight", .add = q_turned}, ERR_INPUT, "blk.1.attn_q.weight",
         "is 64 x 128 (2 dimensions), expected 64 x 64 (2)"},
-    {{.family = "llama", .without = "output_norm.weight", .add = norm_f16}, ERR_UNSUPPORTED, "output_norm.weight",
-        "vectors are supported as F32 only"},
+    {{.family = "llama", .without = "output_norm.weight", .add = norm_q8}, ERR_UNSUPPORTED, "output_norm.weight",
+        "of type Q8_0; vectors are supported as F32, F16 and BF16 only"},
     {{.family = "llama", .without = "output_norm.weight", .add = norm_matrix}, ERR_INPUT, "output_norm.weight",
         "(2 dimensions), expected 64 x 1 (1)"},
-    {{.family = "llama", .add = out_bias}, ERR_UNSUPPORTED, "blk.0.attn_output.bias", "has no place in a llama model of 2 layers"},
+    {{.family = "qwen2", .bias = true, .add = out_bias}, ERR_UNSUPPORTED, "blk.0.attn_output.bias", "has no place in a qwen2 model of 2 layers"},
+    {{.family = "llama", .add = out_bias}, ERR_INPUT, "blk.1.attn_output.bias", "is missing"},
+    {{.family = "olmo2"}, ERR_INPUT, "blk.0.attn_q_norm.weight", "is missing"},
+    {{.family = "gemma3"}, ERR_INPUT, "blk.0.attn_q_norm.weight", "is missing"},
     {{.family = "llama", .add = q_norm}, ERR_UNSUPPORTED, "blk.1.attn_q_norm.weight", "has no place"},
     {{.family = "llama", .add = layer_beyond}, ERR_UNSUPPORTED, "blk.2.attn_q.weight", "has no place"},
     {{.family = "llama", .add = layer_padded}, ERR_UNSUPPORTED, "blk.01.attn_q.weight", "has no place"},
@@ -379,7 +439,7 @@ static void test_damaged(void **st) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_llama), cmocka_unit_test(test_qwen2), cmocka_unit_test(test_rope_scale),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_llama), cmocka_unit_test(test_qwen2), cmocka_unit_test(test_rope_scale), cmocka_unit_test(test_keys),
       cmocka_unit_test(test_leftovers), cmocka_unit_test(test_figures), cmocka_unit_test(test_refused), cmocka_unit_test(test_type),
       cmocka_unit_test(test_model), cmocka_unit_test(test_fingerprint), cmocka_unit_test(test_not_a_model), cmocka_unit_test(test_damaged)};
   return cmocka_run_group_tests_name("test_arch", tests, NULL, NULL);
