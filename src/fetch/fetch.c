@@ -1,7 +1,9 @@
 #include "fetch/fetch.h"
 #include "base/clock.h"
 #include "fetch/job.h"
-#include "model/arch.h"
+#include "model/gguf.h"
+#include "model/hf_config.h"
+#include "model/model.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -13,6 +15,7 @@
 /* The way of a name: what() it is (catalogue entry, hub, URL, path) becomes a list of files with their sources; pull_file brings one. */
 
 enum { PROGRESS_NS = 100000000 };
+_Static_assert((int)FETCH_NAME == (int)MODEL_NAME, "what model_stem fills is handed out as it is");
 
 void job_note(const job *j, const char *fmt, ...) {
   char line[1024];
@@ -199,30 +202,23 @@ static bool all_here(const cat_file *files, int n, const char *path) {
   return true;
 }
 
+/* What is not here may not be fetched. */
+static bool absent(const char *what, const fetch_opts *o, err *e) {
+  if (o->no_pull) return err_set(e, ERR_NOT_FOUND, "%s is not on this machine: run `weir pull %s`", what, what);
+  if (o->offline || hub_offline())
+    return err_set(e, ERR_NET, "%s is not on this machine and the network is off limits (%s)", what, o->offline ? "--offline" : "HF_HUB_OFFLINE");
+  return true;
+}
+
 static bool bring(const fetch_opts *o, const char *label, const cat_file *files, int n, const char *path, err *e) {
   job j = {.o = o, .what = label};
   if (!o->force && all_here(files, n, path)) return true;
   if (!o->force && n == 1 && *files->sha256 && access(path, R_OK) == 0 && store_verify(path, files->bytes, files->sha256, NULL))
     return true; /* put there by hand */
-  if (o->no_pull) return err_set(e, ERR_NOT_FOUND, "%s is not on this machine: run `weir pull %s`", label, label);
-  if (o->offline || hub_offline())
-    return err_set(e, ERR_NET, "%s is not on this machine and the network is off limits (%s)", label, o->offline ? "--offline" : "HF_HUB_OFFLINE");
-  return pull_model(&j, files, n, path, e);
+  return absent(label, o, e) && pull_model(&j, files, n, path, e);
 }
 
 /* ---- what a name is ---- */
-
-static void stem(const char *path, char name[FETCH_NAME]) {
-  const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
-  size_t n = strlen(base);
-  static const char *const ext[] = {".gguf", ".safetensors", ".bin"};
-  for (int i = 0; i < 3; i++)
-    if (n > strlen(ext[i]) && strcasecmp(base + n - strlen(ext[i]), ext[i]) == 0) {
-      n -= strlen(ext[i]);
-      break;
-    }
-  snprintf(name, FETCH_NAME, "%.*s", (int)(n < FETCH_NAME ? n : FETCH_NAME - 1), base);
-}
 
 static bool models_path(char out[OS_PATH], err *e, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static bool models_path(char out[OS_PATH], err *e, const char *fmt, ...) {
@@ -255,51 +251,133 @@ static bool can_run(const cat_model *m, const fetch_opts *o, err *e) {
 static bool fetch_named(const cat_model *m, const fetch_opts *o, char path[OS_PATH], char name[FETCH_NAME], err *e) {
   char at[OS_PATH];
   if (!can_run(m, o, e) || !model_path(m, at, e) || !terms_accepted(m, o, at, e) || !bring(o, m->name, m->files, m->n_files, at, e)) return false;
+  /* The first file holds the weights: of a GGUF model in parts it is the path, of safetensors the folder is. */
+  if (m->n_files > 1 && str_ends(str_c(m->files->name), STR(".gguf"))) {
+    size_t n = strlen(at);
+    if (snprintf(at + n, sizeof at - n, "/%s", m->files->name) >= (int)(sizeof at - n)) return err_set(e, ERR_IO, "path too long: %.80s...", at);
+  }
   memcpy(path, at, OS_PATH);
   snprintf(name, FETCH_NAME, "%s", m->name);
   return true;
 }
 
-/* Which file `hf:owner/repo` meant the last time, so that it can be found again without asking. */
-static void remember_choice(const hub_spec *h, const char *dir, bool write, hub_spec *out) {
+/* Which files `hf:owner/repo` meant the last time, so that they can be found again without asking. Ours, but a damaged note counts as none. */
+static json_t *recall_choice(const char *dir) {
   char path[OS_PATH];
-  if (snprintf(path, sizeof path, "%s/.choice", dir) >= (int)sizeof path) return;
-  FILE *f = fopen(path, write ? "w" : "r");
-  if (!f) return;
-  if (write) fprintf(f, "%s\n", h->file);
-  else if (fgets(out->file, sizeof out->file, f)) {
-    out->file[strcspn(out->file, "\n")] = 0;
-    if (!catalog_safe_path(out->file)) out->file[0] = 0;
+  json_t *files = NULL, *f;
+  size_t i;
+  if (snprintf(path, sizeof path, "%s/.choice.json", dir) >= (int)sizeof path || !json_load_path(path, 1 << 20, &files, NULL)) return NULL;
+  bool ok = json_is_array(files) && json_array_size(files) > 0 && json_array_size(files) <= HUB_FILES;
+  json_array_foreach(files, i, f) {
+    const char *name = json_string_value(json_object_get(f, "path")), *sha = json_string_value(json_object_get(f, "sha256"));
+    ok = ok && name && sha && catalog_safe_path(name) && json_is_integer(json_object_get(f, "bytes"));
   }
-  fclose(f);
+  if (ok) return files;
+  json_decref(files);
+  return NULL;
+}
+
+static void remember_choice(const char *dir, const json_t *files) {
+  char path[OS_PATH];
+  if (snprintf(path, sizeof path, "%s/.choice.json", dir) < (int)sizeof path) json_dump_file(files, path, JSON_COMPACT);
+}
+
+/* A file named by the user, with the other parts where it is one of several. */
+static json_t *named_files(const char *file) {
+  char other[1024];
+  int count = 1;
+  json_t *files = json_array();
+  bool split = gguf_part_of(str_c(file), &count), ok = files && count <= HUB_FILES;
+  for (int no = 1; ok && no <= count; no++) {
+    const char *path = !split ? file : gguf_part_path(file, no, other, sizeof other) ? other : NULL;
+    ok = path && json_array_append_new(files, json_pack("{s:s, s:i, s:s}", "path", path, "bytes", 0, "sha256", "")) == 0;
+  }
+  if (ok) return files;
+  json_decref(files);
+  return NULL;
+}
+
+/* config.json has come: is the rest worth fetching? What it does not say plainly is left for the opening to say. */
+static bool folder_runs(const char *what, const char *config, err *e) {
+  json_t *o = NULL;
+  str type = {0};
+  bool ok = true;
+  if (!json_load_path(config, 1 << 20, &o, NULL)) return true;
+  if (json_get_str(o, "", "model_type", &type, NULL) && type.n && !(hf_arch(type) && arch_known(str_c(hf_arch(type)))))
+    ok = err_param(e, ERR_UNSUPPORTED, "model", "%s is a model of the type %.*s, which this version can fetch but not run: it runs %s", what,
+        (int)(type.n < 40 ? type.n : 40), type.p, arch_families());
+  json_decref(o);
+  return ok;
+}
+
+/* The files of one repository, below dir; of several, all or none. */
+typedef struct hub_set {
+  cat_file *files;
+  cat_source *src;
+  char (*spec)[OS_PATH];
+  int n;
+} hub_set;
+
+static bool hub_set_of(const hub_spec *h, json_t *list, hub_set *s, err *e) {
+  size_t n = json_array_size(list);
+  s->files = calloc(n, sizeof *s->files);
+  s->src = calloc(n, sizeof *s->src);
+  s->spec = calloc(n, sizeof *s->spec);
+  if (!s->files || !s->src || !s->spec) return err_set(e, ERR_NOMEM, "out of memory for %zu files", n);
+  for (size_t i = 0; i < n; i++) {
+    json_t *f = json_array_get(list, i);
+    const char *path = json_string_value(json_object_get(f, "path"));
+    snprintf(s->spec[i], OS_PATH, "%s/%.2000s@%s", h->repo, path, h->rev);
+    s->src[i] = (cat_source){CAT_HF, s->spec[i], NULL, 1};
+    s->files[i] =
+        (cat_file){path, (uint64_t)json_integer_value(json_object_get(f, "bytes")), json_string_value(json_object_get(f, "sha256")), &s->src[i], 1};
+  }
+  s->n = (int)n;
+  return true;
+}
+
+static void hub_set_fini(hub_set *s) {
+  free(s->files);
+  free(s->src);
+  free(s->spec);
+}
+
+/* Brings the set below dir; `at` becomes the path that the model is opened by. */
+static bool bring_set(const char *what, const fetch_opts *o, const hub_set *s, const char *dir, char at[OS_PATH], err *e) {
+  bool folder = strcmp(s->files[0].name, "config.json") == 0;
+  if (snprintf(at, OS_PATH, "%s/%s", dir, s->files[0].name) + 64 >= OS_PATH) return err_set(e, ERR_IO, "path too long: %.80s...", dir);
+  if (folder && !(bring(o, what, s->files, 1, at, e) && (!o->to_run || folder_runs(what, at, e)))) return false;
+  if (s->n == 1) {
+    const char *slash = strrchr(s->files[0].name, '/');
+    cat_file one = s->files[0];
+    if (slash) one.name = slash + 1;
+    return bring(o, what, &one, 1, at, e);
+  }
+  if (!bring(o, what, s->files, s->n, dir, e)) return false;
+  if (folder) snprintf(at, OS_PATH, "%s", dir);
+  return true;
 }
 
 static bool fetch_hub(const char *what, const fetch_opts *o, char path[OS_PATH], char name[FETCH_NAME], err *e) {
   hub_spec h;
-  char dir[OS_PATH], at[OS_PATH], spec[OS_PATH], rev[300], sha[65] = "";
-  uint64_t bytes = 0;
+  hub_set set = {0};
+  char dir[OS_PATH], at[OS_PATH], rev[300];
   job j = {.o = o, .what = what};
   if (!hub_parse(what + 3, &h, e)) return false;
   snprintf(rev, sizeof rev, "%s%s", strcmp(h.rev, "main") == 0 ? "" : "@", strcmp(h.rev, "main") == 0 ? "" : h.rev);
   if (!models_path(dir, e, "hf/%s%s", h.repo, rev)) return false;
   bool choose = !h.file[0];
-  if (choose) remember_choice(NULL, dir, false, &h);
-  if (!h.file[0]) {
-    if (o->no_pull) return err_set(e, ERR_NOT_FOUND, "%s is not on this machine: run `weir pull %s`", what, what);
-    if (o->offline || hub_offline())
-      return err_set(e, ERR_NET, "%s is not on this machine and the network is off limits (%s)", what, o->offline ? "--offline" : "HF_HUB_OFFLINE");
-    if (!hub_choose(&j, &h, &bytes, sha, e)) return false;
+  json_t *files = choose ? recall_choice(dir) : named_files(h.file);
+  bool ok = files || (choose ? absent(what, o, e) && hub_choose(&j, &h, &files, e) : err_set(e, ERR_INPUT, "%s names too many parts", what));
+  ok = ok && hub_set_of(&h, files, &set, e) && bring_set(what, o, &set, dir, at, e);
+  if (ok && choose) remember_choice(dir, files);
+  if (ok) {
+    memcpy(path, at, OS_PATH);
+    model_stem(at, name);
   }
-  if (snprintf(at, sizeof at, "%s/%s", dir, h.file) + 64 >= (int)sizeof at) return err_set(e, ERR_IO, "path too long: %.80s...", dir);
-  snprintf(spec, sizeof spec, "%s/%s@%s", h.repo, h.file, h.rev);
-  cat_source src = {CAT_HF, spec, NULL, 1};
-  const char *slash = strrchr(h.file, '/');
-  cat_file f = {slash ? slash + 1 : h.file, bytes, sha, &src, 1};
-  if (!bring(o, what, &f, 1, at, e)) return false;
-  if (choose) remember_choice(&h, dir, true, NULL);
-  memcpy(path, at, OS_PATH);
-  stem(at, name);
-  return true;
+  hub_set_fini(&set);
+  json_decref(files);
+  return ok;
 }
 
 static bool fetch_url(const char *what, const fetch_opts *o, char path[OS_PATH], char name[FETCH_NAME], err *e) {
@@ -317,7 +395,7 @@ static bool fetch_url(const char *what, const fetch_opts *o, char path[OS_PATH],
   cat_file f = {base, 0, "", &src, 1};
   if (!bring(o, what, &f, 1, at, e)) return false;
   memcpy(path, at, OS_PATH);
-  stem(at, name);
+  model_stem(at, name);
   return true;
 }
 
@@ -330,7 +408,7 @@ static bool fetch_path(const char *what, char path[OS_PATH], char name[FETCH_NAM
   if (S_ISDIR(st.st_mode) && access(config, F_OK) != 0)
     return err_set(e, ERR_INPUT, "%s is a folder without config.json: name a .gguf file, or a model's folder", what);
   if (snprintf(path, OS_PATH, "%s", what) >= OS_PATH) return err_set(e, ERR_IO, "path too long: %.80s...", what);
-  stem(what, name);
+  model_stem(what, name);
   return true;
 }
 

@@ -1,4 +1,5 @@
 #include "fetch/job.h"
+#include "model/gguf.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -93,42 +94,136 @@ static int rank(const char *file) {
   return 900;
 }
 
-static bool candidate(const char *file) {
-  str f = str_c(file);
-  if (f.n < 6 || strcasecmp(file + f.n - 5, ".gguf") != 0) return false;
-  return !strcasestr(file, "mmproj") && !strcasestr(file, "imatrix") && !strstr(file, "-of-000") && catalog_safe_path(file);
+static const char *base_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
 }
 
-typedef struct choice {
-  const char *file;
-  json_t *row;
-  int gguf, split;
-} choice;
+static bool is_gguf(const char *file) {
+  size_t n = strlen(file);
+  return n >= 6 && strcasecmp(file + n - 5, ".gguf") == 0;
+}
 
-static choice best_of(json_t *list) {
-  choice c = {0};
+/* A language model that is whole, or the first part of one. */
+static bool candidate(const char *file) {
+  int count;
+  return is_gguf(file) && !strcasestr(file, "mmproj") && !strcasestr(file, "imatrix") && gguf_part_of(str_c(file), &count) <= 1;
+}
+
+static const char *path_of(const json_t *row) {
+  const char *path = json_string_value(json_object_get(row, "path")), *type = json_string_value(json_object_get(row, "type"));
+  return path && (!type || strcmp(type, "file") == 0) && catalog_safe_path(path) && strlen(path) < 900 ? path : NULL;
+}
+
+static json_t *row_named(json_t *list, const char *path) {
   size_t i;
   json_t *row;
   json_array_foreach(list, i, row) {
-    const char *path = json_string_value(json_object_get(row, "path")), *type = json_string_value(json_object_get(row, "type"));
-    if (!path || (type && strcmp(type, "file") != 0)) continue;
-    if (strcasestr(path, ".gguf")) c.gguf++;
-    if (strcasestr(path, ".gguf") && strstr(path, "-of-000")) c.split++;
-    if (!candidate(path) || (c.file && rank(path) >= rank(c.file))) continue;
-    c.file = path;
-    c.row = row;
+    const char *p = path_of(row);
+    if (p && strcmp(p, path) == 0) return row;
   }
-  return c;
+  return NULL;
 }
 
-static bool no_choice(const hub_spec *h, const choice *c, err *e) {
-  if (c->split)
-    return err_set(e, ERR_UNSUPPORTED, "hf:%s holds only GGUF files cut into several (-00001-of-...): name a repository with a whole file", h->repo);
-  if (c->gguf) return err_set(e, ERR_UNSUPPORTED, "hf:%s holds no GGUF file of a language model", h->repo);
-  return err_set(e, ERR_UNSUPPORTED, "hf:%s holds no GGUF file: look for a repository of the same model whose name ends in -GGUF", h->repo);
+/* Size and hash as far as the list tells them. */
+static bool take(json_t *files, json_t *row) {
+  json_int_t size = json_integer_value(json_object_get(row, "size"));
+  const char *oid = json_string_value(json_object_get(json_object_get(row, "lfs"), "oid"));
+  bool hash = oid && strlen(oid) == 64 && strspn(oid, "0123456789abcdef") == 64;
+  return json_array_append_new(files, json_pack("{s:s, s:I, s:s}", "path", path_of(row), "bytes", size > 0 ? size : (json_int_t)0, "sha256",
+                                          hash ? oid : "")) == 0;
 }
 
-bool hub_choose(job *j, hub_spec *h, uint64_t *ret_bytes, char sha[65], err *e) {
+/* All parts, or none when one is not in the repository. */
+static bool take_parts(json_t *files, json_t *list, const char *first) {
+  char other[1024];
+  int count = 0;
+  if (!gguf_part_of(str_c(first), &count)) return take(files, row_named(list, first));
+  for (int no = 1; no <= count; no++) {
+    json_t *row = gguf_part_path(first, no, other, sizeof other) ? row_named(list, other) : NULL;
+    if (!row || !take(files, row)) {
+      json_array_clear(files);
+      return false;
+    }
+  }
+  return true;
+}
+
+typedef struct found {
+  int gguf, usable; /* files that end in .gguf; of those, language models */
+  bool lone_weights; /* safetensors without a config.json */
+} found;
+
+/* The best GGUF file; of two of the same kind the one that is whole. */
+static const char *take_gguf(json_t *files, json_t *list, found *f) {
+  const char *best = NULL;
+  size_t i;
+  json_t *row;
+  json_array_foreach(list, i, row) {
+    const char *path = path_of(row);
+    int count, old;
+    if (!path || !is_gguf(path)) continue;
+    f->gguf++;
+    if (!candidate(path)) continue;
+    bool split = gguf_part_of(str_c(path), &count), better = !best || rank(path) < rank(best);
+    if (!better && rank(path) == rank(best)) better = !split && gguf_part_of(str_c(best), &old);
+    json_t *tried = better ? json_array() : NULL;
+    if (tried && take_parts(tried, list, path)) {
+      json_array_clear(files);
+      json_array_extend(files, tried);
+      best = path;
+    }
+    json_decref(tried);
+  }
+  return best;
+}
+
+/* What safetensors.h reads of a folder, the small things first: config.json tells whether the rest is worth fetching. */
+static bool take_folder(json_t *files, json_t *list, found *f) {
+  static const char *const texts[] = {
+      "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "model.safetensors.index.json"};
+  bool whole = row_named(list, "model.safetensors") != NULL, any = whole;
+  size_t i;
+  json_t *row;
+  for (i = 0; i < sizeof texts / sizeof *texts; i++) {
+    row = row_named(list, texts[i]);
+    if (row && !(whole && i == 5) && !take(files, row)) return false;
+  }
+  json_array_foreach(list, i, row) {
+    const char *path = path_of(row);
+    if (!path || !str_ends(str_c(path), STR(".safetensors"))) continue;
+    if (whole ? strcmp(path, "model.safetensors") != 0 : strncmp(path, "model-", 6) != 0 || strchr(path, '/') != NULL) continue;
+    any = true;
+    if (!take(files, row)) return false;
+  }
+  f->lone_weights = any && !row_named(list, "config.json");
+  return any && !f->lone_weights;
+}
+
+static bool no_choice(const hub_spec *h, const found *f, err *e) {
+  if (f->lone_weights) return err_set(e, ERR_UNSUPPORTED, "hf:%s holds safetensors but no config.json, which says what they are", h->repo);
+  if (f->gguf) return err_set(e, ERR_UNSUPPORTED, "hf:%s holds no GGUF file of a language model, or not all parts of one", h->repo);
+  return err_set(e, ERR_UNSUPPORTED,
+      "hf:%s holds neither a GGUF file nor model.safetensors: look for a repository of the same model whose name ends in -GGUF", h->repo);
+}
+
+static bool choose(job *j, const hub_spec *h, json_t *list, json_t *files, err *e) {
+  found f = {0};
+  const char *gguf = take_gguf(files, list, &f);
+  size_t n = json_array_size(files);
+  if (gguf) {
+    char parts[32] = "";
+    if (n > 1) snprintf(parts, sizeof parts, " (%zu parts)", n);
+    job_note(j, "hf:%s: chose %s%s of %d GGUF file%s", h->repo, base_of(gguf), parts, f.gguf, f.gguf == 1 ? "" : "s");
+    return true;
+  }
+  json_array_clear(files);
+  if (f.gguf || !take_folder(files, list, &f)) return no_choice(h, &f, e);
+  job_note(j, "hf:%s: no GGUF file, taking its safetensors: %zu files", h->repo, json_array_size(files));
+  return true;
+}
+
+bool hub_choose(job *j, const hub_spec *h, json_t **ret, err *e) {
   char url[OS_PATH];
   size_t k, n = 0;
   char *text = NULL;
@@ -145,16 +240,12 @@ bool hub_choose(job *j, hub_spec *h, uint64_t *ret_bytes, char sha[65], err *e) 
   bool ok = json_parse((str){text, n}, &list, e);
   free(text);
   if (!ok) return err_prefix(e, "hf:%s: the list of files cannot be read", h->repo);
-  choice c = best_of(list);
-  if (!c.file || strlen(c.file) >= sizeof h->file) ok = no_choice(h, &c, e);
-  if (ok) {
-    snprintf(h->file, sizeof h->file, "%s", c.file);
-    json_int_t size = json_integer_value(json_object_get(c.row, "size"));
-    const char *oid = json_string_value(json_object_get(json_object_get(c.row, "lfs"), "oid"));
-    *ret_bytes = size > 0 ? (uint64_t)size : 0;
-    if (oid && strlen(oid) == 64 && strspn(oid, "0123456789abcdef") == 64) memcpy(sha, oid, 65);
-    job_note(j, "hf:%s: chose %s of %d GGUF file%s", h->repo, h->file, c.gguf, c.gguf == 1 ? "" : "s");
-  }
+  json_t *files = json_array();
+  ok = files ? choose(j, h, list, files, e) : err_set(e, ERR_NOMEM, "out of memory");
+  if (ok && json_array_size(files) > HUB_FILES)
+    ok = err_set(e, ERR_TOO_LARGE, "hf:%s: the model has more than %d files", h->repo, HUB_FILES);
+  if (ok) *ret = json_incref(files);
+  json_decref(files);
   json_decref(list);
   return ok;
 }

@@ -35,6 +35,7 @@ bool pip_wheel(job *j, const char *requirement, const char *dir, uint64_t alread
 bool pip_file(job *j, const cat_source *s, const cat_file *f, const char *dir, bool keep, part *p, err *e);
 
 /* hub.c */
+enum { HUB_FILES = 1024 };
 typedef struct hub_spec {
   char repo[256], file[1024], rev[256];
 } hub_spec;
@@ -42,5 +43,7 @@ bool hub_parse(const char *spec, hub_spec *ret, err *e); /* owner/repo[/file][@r
 bool hub_url(const hub_spec *h, char out[OS_PATH], err *e);
 const char *hub_token(void); /* HF_TOKEN, or NULL */
 bool hub_offline(void);
-bool hub_choose(job *j, hub_spec *h, uint64_t *ret_bytes, char sha[65], err *e); /* fills h->file from the repository's list */
+/* The files of the repository that make a model: [{path, bytes (0: not told), sha256 ("": not told)}]. One GGUF file, all parts of one, or a folder of
+ * safetensors, of which config.json is the first. The caller owns *ret. */
+bool hub_choose(job *j, const hub_spec *h, json_t **ret, err *e);
 #endif

@@ -1,9 +1,11 @@
 #include "fetch/job.h"
 #include "model/arch.h"
+#include "model/gguf.h"
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* What `weir models` shows: the catalogue and, behind it, files that came from the hub or a URL. */
 
@@ -40,27 +42,65 @@ static bool add_named(json_t *list, const cat_model *m, const char *dir) {
   return o && json_array_append_new(list, o) == 0;
 }
 
-/* Files below `dir` that have a sidecar: `spec` + relative path is the name to ask for them by. */
+static bool add_row(json_t *list, const char *name, const char *file, const char *path, store_state s, uint64_t bytes) {
+  json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:s, s:I, s:s}", "name", name, "file", file, "path", path, "bytes", (json_int_t)bytes, "state",
+      state_names[s], "have_bytes", (json_int_t)bytes, "catalogue", "none");
+  return o && json_array_append_new(list, o) == 0;
+}
+
+/* A GGUF file, or the first part of one with the others' bytes; those are no rows of their own. */
+static bool add_gguf(json_t *list, const char *name, const char *file, const char *path) {
+  char other[OS_PATH];
+  int count = 1, at = gguf_part_of(str_c(file), &count);
+  uint64_t have, all = 0;
+  store_state worst = STORE_VERIFIED;
+  if (at > 1) return true;
+  for (int no = 1; no <= count; no++) {
+    bool named = at && gguf_part_path(path, no, other, sizeof other);
+    store_state s = store_look(named ? other : path, 0, "", &have);
+    if (s < worst) worst = s;
+    all += have;
+  }
+  return add_row(list, name, file, path, worst == STORE_ABSENT ? STORE_PARTIAL : worst, all);
+}
+
+/* A folder of safetensors is as far as its least complete file; one that did not come at all is not seen here but by who opens the folder. */
+static bool add_folder(json_t *list, const char *name, const char *dir) {
+  DIR *d = opendir(dir);
+  uint64_t have, all = 0;
+  store_state worst = STORE_VERIFIED;
+  if (!d) return true;
+  for (struct dirent *de; (de = readdir(d));) {
+    char path[OS_PATH];
+    str file = str_c(de->d_name);
+    bool half = str_ends(file, STR(".part"));
+    if (de->d_name[0] == '.' || !(half || str_ends(file, STR(".safetensors")) || str_ends(file, STR(".json")))) continue;
+    if (half) file.n -= 5;
+    if (snprintf(path, sizeof path, "%s/%.*s", dir, (int)file.n, file.p) >= (int)sizeof path) continue;
+    store_state s = store_look(path, 0, "", &have);
+    if (s < worst) worst = s;
+    all += have;
+  }
+  closedir(d);
+  const char *slash = strrchr(dir, '/');
+  return add_row(list, name, slash ? slash + 1 : dir, dir, worst, all);
+}
+
+/* What lies below `dir`: `spec` + relative path is the name to ask for it by. */
 static bool add_found(json_t *list, const char *dir, const char *spec, int depth) {
+  char config[OS_PATH];
   DIR *d = depth < 8 ? opendir(dir) : NULL;
   bool ok = true;
   if (!d) return true;
+  if (snprintf(config, sizeof config, "%s/config.json", dir) < (int)sizeof config && access(config, F_OK) == 0) ok = add_folder(list, spec, dir);
   for (struct dirent *de; ok && (de = readdir(d));) {
     char path[OS_PATH], name[OS_PATH];
     struct stat st;
-    uint64_t have;
     size_t n = strlen(de->d_name);
     if (de->d_name[0] == '.' || snprintf(path, sizeof path, "%s/%s", dir, de->d_name) >= (int)sizeof path || lstat(path, &st) != 0) continue;
     if (snprintf(name, sizeof name, "%s%s%s", spec, spec[strlen(spec) - 1] == ':' ? "" : "/", de->d_name) >= (int)sizeof name) continue;
-    if (S_ISDIR(st.st_mode)) {
-      ok = add_found(list, path, name, depth + 1);
-      continue;
-    }
-    if (n < 6 || strcmp(de->d_name + n - 5, ".gguf") != 0) continue;
-    store_state s = store_look(path, 0, "", &have);
-    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:s, s:I, s:s}", "name", name, "file", de->d_name, "path", path, "bytes", (json_int_t)have, "state",
-        state_names[s], "have_bytes", (json_int_t)have, "catalogue", "none");
-    ok = o && json_array_append_new(list, o) == 0;
+    if (S_ISDIR(st.st_mode)) ok = add_found(list, path, name, depth + 1);
+    else if (n >= 6 && strcmp(de->d_name + n - 5, ".gguf") == 0) ok = add_gguf(list, name, de->d_name, path);
   }
   closedir(d);
   return ok;

@@ -400,6 +400,11 @@ static const hf_family *family_of(str type) {
   return NULL;
 }
 
+const char *hf_arch(str model_type) {
+  const hf_family *f = family_of(model_type);
+  return f ? f->arch : NULL;
+}
+
 /* A model with another head (a classifier, an embedder) has the same config but for this. */
 static bool check_class(reader *r, json_t *config) {
   json_t *list = NULL;

@@ -24,6 +24,8 @@ typedef struct hf_config {
 /* Adds metadata, and tensors that are computed from numbers (RoPE's factors). `generation` may be NULL. */
 bool hf_config_read(mfile *g, json_t *config, json_t *generation, hf_config *ret, err *e);
 
+const char *hf_arch(str model_type); /* GGUF's name of the architecture; NULL when the type is not known here */
+
 typedef enum hf_fate { HF_TAKE, HF_SKIP, HF_TIED_HEAD /* an output matrix although the config ties it to the embedding */ } hf_fate;
 /* GGUF's name of a tensor. A name that is not known stays as it is: arch_read will say that it has no place. */
 bool hf_tensor_name(const hf_config *c, str name, char out[MF_NAME + 1], hf_fate *ret, err *e);

@@ -15,7 +15,7 @@ import time
 import zipfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from check import Skip, WEIR, equal, has, tests  # noqa: E402
+from check import SRC, Skip, WEIR, equal, has, tests  # noqa: E402
 
 DATA = bytes((i * 7 + i // 251) & 255 for i in range(300_000))
 SHA = hashlib.sha256(DATA).hexdigest()
@@ -486,11 +486,115 @@ def test_hub_repository_without_gguf():
     Hub.files["/api/models/o/r/tree/main?recursive=true"] = json.dumps([{"type": "file", "path": "model.safetensors", "size": 5}]).encode()
     r = p.pull("hf:o/r")
     equal(r.returncode, 3)
-    has(r.stderr, "holds no GGUF file")
+    has(r.stderr, "holds safetensors but no config.json")
+    listed([{"type": "file", "path": "README.md"}])
+    has(p.pull("hf:o/r").stderr, "holds neither a GGUF file nor model.safetensors")
     Hub.files["/api/models/o/r/tree/main?recursive=true"] = b"[{]"
     r = p.pull("hf:o/r")
     equal(r.returncode, 3)
     has(r.stderr, "list of files cannot be read")
+
+
+GOLDEN = os.path.join(SRC, "tests", "golden", "hf")
+SPLIT = [f"tiny-llama-q-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
+
+
+def golden(*path):
+    with open(os.path.join(GOLDEN, *path), "rb") as f:
+        return f.read()
+
+
+def listed(rows):
+    Hub.files["/api/models/o/r/tree/main?recursive=true"] = json.dumps(rows).encode()
+
+
+def look(p, *args):
+    r = subprocess.run([WEIR, "inspect", "--json", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=p.env, timeout=60)
+    return json.loads(r.stdout) if r.returncode == 0 else r.stderr.decode()
+
+
+def test_hub_model_in_parts():
+    p = Place([HF])
+    rows = [{"type": "file", "path": "q/" + n, "size": len(golden(n)), "lfs": {"oid": hashlib.sha256(golden(n)).hexdigest()}} for n in SPLIT]
+    other = {"type": "file", "path": "big-F16-00001-of-00002.gguf", "size": 1}
+    listed(rows + [other])
+    for n in SPLIT:
+        Hub.files["/o/r/resolve/main/q/" + n] = golden(n)
+    has(look(p, "hf:o/r"), "run `weir pull hf:o/r`")
+    r = p.pull("hf:o/r")
+    equal(r.returncode, 0, r.stderr)
+    has(r.stderr, f"chose {SPLIT[0]} (3 parts) of 4 GGUF files")
+    path = p.dir + "/cache/weir/models/hf/o/r/q/" + SPLIT[0]
+    equal(r.stdout.strip(), path)
+    seen = len(Hub.seen)
+    d = look(p, "hf:o/r")
+    equal((d["name"], d["files"], d["format"]), ("tiny-llama-q", 3, "gguf"))
+    equal(p.pull("--offline", "hf:o/r").stdout.strip(), path)
+    equal(len(Hub.seen), seen)
+    rows = json.loads(subprocess.run([WEIR, "models", "--json", "--here"], stdout=subprocess.PIPE, env=p.env, check=True).stdout)
+    equal([(m["name"], m["state"], m["bytes"]) for m in rows], [("hf:o/r/q/" + SPLIT[0], "verified", sum(len(golden(n)) for n in SPLIT))])
+
+
+def test_hub_part_named():
+    p = Place([HF])
+    for n in SPLIT:
+        Hub.files["/o/r/resolve/main/" + n] = golden(n)
+    r = p.pull("hf:o/r/" + SPLIT[1])
+    equal(r.returncode, 0, r.stderr)
+    equal(look(p, "hf:o/r/" + SPLIT[2])["tensor_count"], 20)
+    p = Place([HF])
+    for n in SPLIT[:2]:
+        Hub.files["/o/r/resolve/main/" + n] = golden(n)
+    r = p.pull("hf:o/r/" + SPLIT[0])
+    equal(r.returncode, 3, r.stderr)
+    has(r.stderr, SPLIT[2])
+
+
+def test_hub_folder():
+    p = Place([HF])
+    names = [n for n in sorted(os.listdir(os.path.join(GOLDEN, "llama-f32-shards")))]
+    shards = [n for n in names if n.endswith(".safetensors")]
+    listed([{"type": "file", "path": n, "size": len(golden("llama-f32-shards", n))} for n in names] +
+           [{"type": "file", "path": n, "size": 9} for n in ("consolidated.safetensors", "onnx/model.safetensors", "README.md", "pytorch_model.bin")])
+    for n in names:
+        Hub.files["/o/r/resolve/main/" + n] = golden("llama-f32-shards", n)
+    r = p.pull("hf:o/r")
+    equal(r.returncode, 0, r.stderr)
+    has(r.stderr, f"no GGUF file, taking its safetensors: {len(names)} files")
+    folder = p.dir + "/cache/weir/models/hf/o/r"
+    equal(r.stdout.strip(), folder)
+    equal([n for n in sorted(os.listdir(folder)) if n[0] != "."], names)
+    equal([s[0].split("/")[-1] for s in Hub.seen[1:2]], ["config.json"], "what is fetched first")
+    d = look(p, "hf:o/r")
+    equal((d["name"], d["format"], d["files"]), ("r", "safetensors", len(names)))
+    rows = json.loads(subprocess.run([WEIR, "models", "--json", "--here"], stdout=subprocess.PIPE, env=p.env, check=True).stdout)
+    equal([(m["name"], m["state"]) for m in rows], [("hf:o/r", "verified")])
+    os.unlink(f"{folder}/{shards[1]}")
+    has(look(p, folder), f"shard {shards[1]} is missing")
+    equal(p.pull("hf:o/r").returncode, 0)
+    equal(look(p, folder + "/" + shards[2])["name"], "r")
+
+
+def test_hub_folder_that_cannot_run():
+    p = Place([HF])
+    listed([{"type": "file", "path": n, "size": 30} for n in ("model.safetensors", "config.json")])
+    Hub.files["/o/r/resolve/main/config.json"] = b'{"model_type": "rwkv", "x": 1}'
+    r = subprocess.run([WEIR, "serve", "--port", "0", "hf:o/r"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=p.env, timeout=60)
+    equal(r.returncode, 3)
+    has(r.stderr.decode(), "hf:o/r is a model of the type rwkv, which this version can fetch but not run")
+    assert not any("safetensors" in s[0] for s in Hub.seen), Hub.seen
+
+
+def test_catalogue_model_in_parts():
+    p = Place([HF])
+    rows = "".join(f"      - {{name: {n}, sha256: '{hashlib.sha256(golden(n)).hexdigest()}'}}\n" for n in SPLIT)
+    open(p.dir + "/config/weir/models.yaml", "w").write("models:\n  parts:\n    files:\n" + rows + "    sources:\n      - {hf: 'o/r/{FILE}'}\n")
+    for n in SPLIT:
+        Hub.files["/o/r/resolve/main/" + n] = golden(n)
+    r = p.pull("parts")
+    equal(r.stdout.strip(), f"{p.dir}/cache/weir/models/parts/{SPLIT[0]}", r.stderr)
+    d = look(p, "parts")
+    equal((d["name"], d["files"], d["runs"]), ("parts", 3, True))
 
 
 def test_hub_revision_token_and_redirect():
