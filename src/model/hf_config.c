@@ -320,7 +320,7 @@ static bool add_window(reader *r) {
     return true;
   }
   return mf_add_u64(r->g, spell(r, "attention.sliding_window"), (uint64_t)width, r->e) &&
-         (r->f->window == W_ALL || mf_add_bools(r->g, spell(r, "attention.sliding_window_pattern"), slide, (size_t)r->layers, r->e));
+         mf_add_bools(r->g, spell(r, "attention.sliding_window_pattern"), slide, (size_t)r->layers, r->e);
 }
 
 /* SmolLM 3 leaves each fourth layer unturned; its GGUF metadata have no key for another rule. */

@@ -2,65 +2,9 @@
  * sides of the attention split. Unrounded activations and KV must agree within 1e-3 everywhere; the product's own settings must too where the weights
  * are not quantized, for there only K and V are rounded. Then the same comparison with one number of the description bent, which must fail each time.
  */
-#include "eng_fixture.h"
-#include <math.h>
+#include "eng_golden.h"
 
 static const float tolerance = 1e-3f;
-
-typedef struct golden {
-  uint32_t n_tokens, n_pos, vocab;
-  int32_t *tokens, *pos;
-  float *logits; /* [n_pos, vocab] */
-} golden;
-
-static void read_exact(FILE *f, void *p, size_t n) {
-  if (fread(p, 1, n, f) != n) fail_msg("a golden file is cut off");
-}
-
-static golden golden_load(const char *name) {
-  char path[512];
-  snprintf(path, sizeof path, TEST_SRC "/tests/golden/tiny/%s.logits", name);
-  FILE *f = fopen(path, "rb");
-  if (!f) fail_msg("cannot open %s", path);
-  char magic[4];
-  uint32_t head[4];
-  read_exact(f, magic, 4);
-  read_exact(f, head, sizeof head);
-  assert_memory_equal(magic, "WLOG", 4);
-  assert_int_equal(head[0], 1);
-  golden g = {.n_tokens = head[1], .n_pos = head[2], .vocab = head[3]};
-  assert_true(g.n_tokens <= 4096 && g.n_pos <= g.n_tokens && g.vocab <= 4096);
-  g.tokens = calloc(g.n_tokens, sizeof *g.tokens);
-  g.pos = calloc(g.n_pos, sizeof *g.pos);
-  g.logits = calloc((size_t)g.n_pos * g.vocab, sizeof *g.logits);
-  read_exact(f, g.tokens, g.n_tokens * sizeof *g.tokens);
-  read_exact(f, g.pos, g.n_pos * sizeof *g.pos);
-  read_exact(f, g.logits, (size_t)g.n_pos * g.vocab * sizeof *g.logits);
-  fclose(f);
-  return g;
-}
-
-static void golden_free(golden *g) {
-  free(g->tokens);
-  free(g->pos);
-  free(g->logits);
-}
-
-/* Largest |delta| over all golden positions; infinite when anything is not a number, so that it can never pass. */
-static float worst(const model *m, const golden *g, eng_opts o) {
-  engine *en = fix_engine(m, o);
-  err e = {0};
-  float *got = calloc((size_t)g->n_tokens * g->vocab, sizeof *got), max = 0;
-  if (!engine_logits(en, g->tokens, (int)g->n_tokens, 0, got, &e)) fail_msg("%s", e.msg);
-  for (uint32_t i = 0; i < g->n_pos; i++)
-    for (uint32_t v = 0; v < g->vocab; v++) {
-      float d = fabsf(got[(size_t)g->pos[i] * g->vocab + v] - g->logits[(size_t)i * g->vocab + v]);
-      if (!(d <= max)) max = isnan(d) ? INFINITY : d;
-    }
-  free(got);
-  engine_close(en);
-  return max;
-}
 
 static const struct tiny {
   const char *name;
@@ -83,11 +27,11 @@ static model *open_tiny(const char *name) {
 
 static void check_tiny(const struct tiny *t, bool exact) {
   model *m = open_tiny(t->name);
-  golden g = golden_load(t->name);
+  golden g = golden_load("tiny", t->name);
   assert_int_equal(g.vocab, m->arch.vocab);
   for (const kern_ops *const *k = kern_tables(); *k; k++) {
     if (!(*k)->usable()) continue;
-    float d = worst(m, &g, (eng_opts){.ops = *k, .threads = 2, .act_f32 = exact, .kv_f32 = exact});
+    float d = golden_worst(m, &g, (eng_opts){.ops = *k, .threads = 2, .act_f32 = exact, .kv_f32 = exact});
     float bound = exact ? tolerance : t->own;
     print_message("%s, %s, %s: max |delta| %.2e\n", t->name, (*k)->name, exact ? "unrounded" : "own settings", (double)d);
     if (!(d <= bound)) fail_msg("%s on %s: logits are %g from the reference, at most %g allowed", t->name, (*k)->name, (double)d, (double)bound);
@@ -124,11 +68,11 @@ static void test_bent(void **st) {
   } bends[] = {{"RoPE's pairs", bend_rope}, {"RoPE's base", bend_base}, {"positions", bend_position}, {"attention's scale", bend_scale},
       {"the norm's epsilon", bend_eps}, {"the activation", bend_act}, {"the embedding's scale", bend_embed}};
   for (int i = 0; i < 3; i++) {
-    golden g = golden_load(tinies[i].name);
+    golden g = golden_load("tiny", tinies[i].name);
     for (size_t b = 0; b < sizeof bends / sizeof *bends; b++) {
       model *m = open_tiny(tinies[i].name);
       bends[b].bend(&m->arch);
-      float d = worst(m, &g, (eng_opts){.threads = 2, .act_f32 = true, .kv_f32 = true});
+      float d = golden_worst(m, &g, (eng_opts){.threads = 2, .act_f32 = true, .kv_f32 = true});
       if (d <= 3 * tolerance)
         fail_msg("%s: %s bent, and the logits moved by %g only: the comparison would not see it", tinies[i].name, bends[b].what, (double)d);
       model_close(m);
@@ -141,9 +85,9 @@ static void test_bent(void **st) {
 static void test_other_token(void **st) {
   (void)st;
   model *m = open_tiny(tinies[0].name);
-  golden g = golden_load(tinies[0].name);
+  golden g = golden_load("tiny", tinies[0].name);
   g.tokens[0] = (g.tokens[0] + 1) % (int32_t)g.vocab;
-  assert_true(worst(m, &g, (eng_opts){.threads = 2, .act_f32 = true, .kv_f32 = true}) > 0.1f);
+  assert_true(golden_worst(m, &g, (eng_opts){.threads = 2, .act_f32 = true, .kv_f32 = true}) > 0.1f);
   golden_free(&g);
   model_close(m);
 }
