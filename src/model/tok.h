@@ -5,7 +5,9 @@
  * Failure: tok_new names what is wrong with the vocabulary (ERR_INPUT), or the unknown model or pre-tokenizer and the known ones (ERR_UNSUPPORTED).
  *
  * Encoding never fails on content, only on memory or over 1 GiB of text. Invalid UTF-8 becomes byte tokens and survives the round trip. A byte that
- * the vocabulary has no token for is left out, as the reference does: SmolLM2 lacks the control characters 04 06 13 14 16 1D and bytes rare in UTF-8.
+ * a byte-level vocabulary has no token for is left out, as the reference does: SmolLM2 lacks the control characters 04 06 13 14 16 1D and bytes rare
+ * in UTF-8. A vocabulary without byte tokens has its unknown token for what it cannot spell. docs/tokenizers.md says what round trips and what
+ * cannot.
  */
 #ifndef MODEL_TOK_H
 #define MODEL_TOK_H
@@ -15,16 +17,19 @@
 enum { TOK_NORMAL = 1, TOK_UNKNOWN = 2, TOK_CONTROL = 3, TOK_USER = 4, TOK_UNUSED = 5, TOK_BYTE = 6 }; /* GGUF's tokenizer.ggml.token_type */
 
 typedef struct tok_src {
-  const char *model; /* tokenizer.ggml.model: "gpt2" = byte-level BPE */
-  const char *pre;   /* tokenizer.ggml.pre: "smollm", "qwen2", "gpt2" (also "default"), "llama-bpe" (llama3); NULL = "gpt2" */
+  const char *model; /* tokenizer.ggml.model: "gpt2" byte-level BPE, "llama" SentencePiece BPE, "t5" unigram, "bert" WordPiece */
+  const char *pre;   /* of "gpt2": tokenizer.ggml.pre, a row of tok_pre.c; NULL = "gpt2" */
   const str *tokens;
   int n_tokens;
   const uint8_t *types; /* [n_tokens] TOK_*; NULL: all normal */
-  const float *scores;  /* may be NULL */
-  const str *merges;
+  const float *scores;  /* [n_tokens]: "llama" and "t5" */
+  const str *merges;    /* "left right": "gpt2" */
   int n_merges;
   int bos, eos, eot, unk, pad; /* -1: none */
   bool add_bos, add_eos;
+  bool add_space_prefix;         /* "llama", "t5": a blank before each stretch of text between control tokens */
+  bool remove_extra_whitespaces; /* "t5": runs of blanks become one, none at the ends */
+  str charsmap;                  /* "t5": SentencePiece's compiled normalizer; empty: none */
 } tok_src;
 
 typedef struct tok tok;
@@ -39,13 +44,14 @@ typedef struct tok_ids {
 /* The tokenizer of a model file; errors name the metadata key. */
 struct mfile;
 bool tok_from_gguf(const struct mfile *g, tok **ret, err *e);
-/* The tokenizer of a folder: the text of tokenizer.json, and of tokenizer_config.json where there is one (else empty). ends, bos: what config.json and
- * generation_config.json name (-1: none). What is not read is refused by its own name; docs/tokenizers.md lists what is. */
+/* The tokenizer of a folder: the text of tokenizer.json, and of tokenizer_config.json where there is one (else empty). ends, bos: what config.json
+ * and generation_config.json name (-1: none). What is not read is refused by its own name; docs/tokenizers.md lists what is. */
 bool tok_from_hf(str tokenizer_json, str tokenizer_config, const int32_t *ends, int n_ends, int bos, tok **ret, err *e);
 
 /* Appends the ids of text. parse_special false: every byte is ordinary text, whatever trust says. True: control and user-defined tokens are
  * recognised, the leftmost first and of those the longest, but only wholly inside trusted bytes (trust: one byte per byte of text, non-zero =
- * trusted; NULL: all are).
+ * trusted; NULL: all are). SentencePiece vocabularies ("llama", "t5", and their kind in tokenizer.json) are an exception for user-defined tokens:
+ * there they are words of ordinary text (runs of blanks and newlines, <table>), found whatever trust and parse_special say, as that library does.
  * Text is split only at tokens so recognised: ordinary pre-tokenization and merges ignore the boundary of trust. Families
  * that ask for it (qwen2) bring text between recognised tokens to Unicode normal form C, so there a round trip gives the normal form.
  * add_special: BOS first when the model asks for it, ids is empty and the text does not itself begin with it; EOS last likewise. On failure ids is as
@@ -68,9 +74,11 @@ bool tok_adds_bos(const tok *t);
 typedef struct tok_stream {
   char pend[8];
   int n;
-  bool special;
+  bool special, opening;
 } tok_stream;
 void tok_stream_init(tok_stream *s, bool special);
+/* The same for a whole text instead of its continuation: the blank that encoding put before the first word is not given back. */
+void tok_stream_init_whole(tok_stream *s, bool special);
 /* Appends to out (struct buf) the text that became certain with this id. */
 struct buf;
 bool tok_stream_push(const tok *t, tok_stream *s, int32_t id, struct buf *out);

@@ -1,4 +1,4 @@
-/* Normal form C (Unicode Standard Annex 15), which Qwen's tokenizer applies before anything else.
+/* Normal forms (Unicode Standard Annex 15); C is what Qwen's tokenizer applies before anything else.
  * utf8proc gives the data and the composition. Its own reordering of combining marks is an insertion sort over the whole text: a megabyte of marks in
  * falling order would take minutes, so runs of marks are sorted here, long ones by counting. */
 #include "model/tok_impl.h"
@@ -17,6 +17,12 @@ static bool plain(str s) {
   }
   for (; i < s.n; i++)
     if ((uint8_t)s.p[i] >= 0xcc) return false;
+  return true;
+}
+
+static bool ascii(str s) {
+  for (size_t i = 0; i < s.n; i++)
+    if ((uint8_t)s.p[i] >= 0x80) return false;
   return true;
 }
 
@@ -59,15 +65,15 @@ static bool sort_all_marks(int32_t *v, size_t n) {
   return true;
 }
 
-/* Canonical decomposition of every code point, in the order of the text. */
-static int32_t *decompose(str s, size_t *ret_n) {
+/* Decomposition of every code point, in the order of the text. */
+static int32_t *decompose(str s, bool compat, size_t *ret_n) {
   size_t cap = s.n + 8, n = 0;
   int32_t *v = malloc(cap * sizeof *v);
   for (size_t i = 0; v && i < s.n;) {
     uint32_t cp = 0;
     int len = utf8_decode(s.p + i, s.n - i, &cp), bound = 0;
-    utf8proc_ssize_t k =
-        utf8proc_decompose_char((utf8proc_int32_t)cp, v + n, (utf8proc_ssize_t)(cap - n), UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, &bound);
+    utf8proc_ssize_t k = utf8proc_decompose_char(
+        (utf8proc_int32_t)cp, v + n, (utf8proc_ssize_t)(cap - n), UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compat ? UTF8PROC_COMPAT : 0), &bound);
     if (k >= 0 && (size_t)k > cap - n) { /* did not fit: room, and once more */
       int32_t *q = realloc(v, (cap = cap + cap / 2 + (size_t)k) * sizeof *v);
       if (!q) {
@@ -84,21 +90,23 @@ static int32_t *decompose(str s, size_t *ret_n) {
   return v;
 }
 
-bool tok_nfc(str text, buf *tmp, str *ret) {
-  if (plain(text)) {
-    *ret = text;
+bool tok_step_form(tok_work *w, const tok_step *s, str in, buf *out, str *ret) {
+  (void)w;
+  if (s->flags == TOK_NF_COMPOSE ? plain(in) : ascii(in)) {
+    *ret = in;
     return true;
   }
   size_t n = 0;
-  int32_t *v = decompose(text, &n);
+  int32_t *v = decompose(in, s->flags & TOK_NF_COMPAT, &n);
   bool ok = v && sort_all_marks(v, n);
   if (ok) {
-    utf8proc_ssize_t m = utf8proc_normalize_utf32(v, (utf8proc_ssize_t)n, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-    buf_clear(tmp);
-    ok = m >= 0 && buf_reserve(tmp, (size_t)m * 4);
-    for (utf8proc_ssize_t i = 0; ok && i < m; i++) tmp->n += (size_t)utf8_encode((uint32_t)v[i], tmp->p + tmp->n);
+    utf8proc_ssize_t m = (utf8proc_ssize_t)n;
+    if (s->flags & TOK_NF_COMPOSE) m = utf8proc_normalize_utf32(v, m, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    buf_clear(out);
+    ok = m >= 0 && buf_reserve(out, (size_t)m * 4);
+    for (utf8proc_ssize_t i = 0; ok && i < m; i++) out->n += (size_t)utf8_encode((uint32_t)v[i], out->p + out->n);
   }
   free(v);
-  if (ok) *ret = buf_view(tmp);
+  if (ok) *ret = buf_view(out);
   return ok;
 }

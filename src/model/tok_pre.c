@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define WS "\\t-\\r\\x{85}\\p{Z}" /* inside a class */
+#define WS TOK_WS
 #define TAIL "|[" WS "]+(?![^" WS "])|[" WS "]+"
 #define GPT4_LIKE(digits)                                                                                                                            \
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+" TAIL
@@ -42,27 +42,34 @@ void tok_pre_names(char *out, size_t cap) {
   for (int i = 0; i < N_ROWS && n < cap; i++) n += (size_t)snprintf(out + n, cap - n, "%s%s", i ? " " : "", rows[i].names);
 }
 
+/* --- regular expressions --- */
+
 struct tok_re {
   pcre2_code *code;
-  pcre2_match_context *patient; /* no limit on steps: for the interpreter, whose default limit a run of 10 MB would meet */
+  pcre2_match_context *match; /* ours have no limit on steps (the interpreter's default would stop at a run of 10 MB), a file's have one */
   bool jit;
 };
+enum { FOREIGN_STEPS = 10000000 };
 
-bool tok_re_new(const tok_pre *row, tok_re **ret, err *e) {
+bool tok_re_new(const char *regex, bool bounded, tok_re **ret, err *e) {
   int code = 0;
   PCRE2_SIZE at = 0;
   tok_re *re = calloc(1, sizeof *re);
   if (!re) return err_set(e, ERR_NOMEM, "out of memory for the pre-tokenizer");
-  re->code = pcre2_compile((PCRE2_SPTR)row->regex, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK, &code, &at, NULL);
-  re->patient = pcre2_match_context_create(NULL);
-  if (!re->code || !re->patient) {
+  re->code = pcre2_compile((PCRE2_SPTR)regex, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK, &code, &at, NULL);
+  re->match = pcre2_match_context_create(NULL);
+  if (!re->code || !re->match) {
+    bool nomem = !re->match || code == PCRE2_ERROR_NOMEMORY;
+    PCRE2_UCHAR why[120] = "";
+    pcre2_get_error_message(code, why, sizeof why);
     tok_re_free(re);
-    return err_set(e, ERR_INTERNAL, "the pre-tokenizer \"%s\" does not compile: PCRE2 error %d at %zu (PCRE2 must be built with Unicode)", row->names,
-        code, (size_t)at);
+    if (nomem) return err_set(e, ERR_NOMEM, "out of memory for the pre-tokenizer");
+    return err_set(e, bounded ? ERR_INPUT : ERR_INTERNAL, "the pre-tokenizer's regular expression %.200s does not compile: %s at %zu", regex,
+        (const char *)why, (size_t)at);
   }
-  pcre2_set_match_limit(re->patient, UINT32_MAX);
-  pcre2_set_depth_limit(re->patient, UINT32_MAX);
-  pcre2_set_heap_limit(re->patient, UINT32_MAX);
+  pcre2_set_match_limit(re->match, bounded ? FOREIGN_STEPS : UINT32_MAX);
+  pcre2_set_depth_limit(re->match, bounded ? FOREIGN_STEPS : UINT32_MAX);
+  pcre2_set_heap_limit(re->match, bounded ? 1 << 20 : UINT32_MAX);
   re->jit = pcre2_jit_compile(re->code, PCRE2_JIT_COMPLETE) == 0; /* hardened kernels refuse executable memory: then interpreted */
   *ret = re;
   return true;
@@ -70,33 +77,44 @@ bool tok_re_new(const tok_pre *row, tok_re **ret, err *e) {
 
 void tok_re_free(tok_re *re) {
   if (!re) return;
-  pcre2_match_context_free(re->patient);
+  pcre2_match_context_free(re->match);
   pcre2_code_free(re->code);
   free(re);
 }
 
 bool tok_work_init(tok_work *w, const tok *t, tok_ids *out, err *e) {
-  *w = (tok_work){.t = t, .out = out, .e = e, .match = pcre2_match_data_create(1, NULL)};
-  buf_init(&w->norm, SIZE_MAX / 4);
+  *w = (tok_work){.t = t, .out = out, .e = e, .unk_end = -1, .match = pcre2_match_data_create(1, NULL)};
+  buf_init(&w->norm[0], SIZE_MAX / 4);
+  buf_init(&w->norm[1], SIZE_MAX / 4);
+  buf_init(&w->meta, SIZE_MAX / 4);
   return w->match || err_set(e, ERR_NOMEM, "out of memory for a tokenizer's scratch");
 }
 
 void tok_work_fini(tok_work *w) {
   pcre2_match_data_free(w->match);
-  buf_fini(&w->norm);
+  buf_fini(&w->norm[0]);
+  buf_fini(&w->norm[1]);
+  buf_fini(&w->meta);
   free(w->sym);
   free(w->link);
   free(w->heap);
+  free(w->node);
+}
+
+bool tok_grow(tok_work *w, void **p, size_t count, size_t size) {
+  void *q = count <= SIZE_MAX / size ? realloc(*p, count * size) : NULL;
+  if (!q) return err_set(w->e, ERR_NOMEM, "out of memory while tokenizing one piece of %zu symbols", count);
+  *p = q;
+  return true;
 }
 
 /* The next match at or after `at`; false with *failed on trouble, false alone when nothing more matches. The text was checked to be UTF-8 once by the
  * caller: checking at every match would make the whole quadratic. What the JIT cannot do (its stack) the interpreter does; it uses the heap. */
-static bool next_match(const tok_work *w, str text, size_t at, size_t *ret_from, size_t *ret_to, int *failed) {
-  const tok_re *re = w->t->re;
+static bool next_match(const tok_work *w, const tok_re *re, str text, size_t at, size_t *ret_from, size_t *ret_to, int *failed) {
   int rc = PCRE2_ERROR_JIT_STACKLIMIT;
-  if (re->jit) rc = pcre2_jit_match(re->code, (PCRE2_SPTR)text.p, text.n, at, PCRE2_NOTEMPTY, w->match, NULL);
-  if (rc < 0 && rc != PCRE2_ERROR_NOMATCH)
-    rc = pcre2_match(re->code, (PCRE2_SPTR)text.p, text.n, at, PCRE2_NOTEMPTY | PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, w->match, re->patient);
+  if (re->jit) rc = pcre2_jit_match(re->code, (PCRE2_SPTR)text.p, text.n, at, PCRE2_NOTEMPTY, w->match, re->match);
+  if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
+    rc = pcre2_match(re->code, (PCRE2_SPTR)text.p, text.n, at, PCRE2_NOTEMPTY | PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, w->match, re->match);
   *failed = rc < 0 && rc != PCRE2_ERROR_NOMATCH ? rc : 0;
   if (rc < 0) return false;
   const PCRE2_SIZE *o = pcre2_get_ovector_pointer(w->match);
@@ -105,16 +123,104 @@ static bool next_match(const tok_work *w, str text, size_t at, size_t *ret_from,
   return true;
 }
 
-bool tok_cut(tok_work *w, str text) {
-  if (w->t->pre->nfc && !tok_nfc(text, &w->norm, &text)) return err_set(w->e, ERR_NOMEM, "out of memory while normalizing %zu bytes of text", text.n);
+/* --- cuts --- */
+
+static bool cut_from(tok_work *w, int k, str s);
+
+/* Where the pieces of a step end is known one stretch (match, or what lies between matches) late: what is held back joins what comes, or does not. */
+typedef struct cutter {
+  int next; /* the step that gets the pieces */
+  str s;
+  size_t held; /* the piece that is not given away yet begins here... */
+  size_t end;  /* ...and ends here; equal: none */
+  bool held_match;
+  tok_cut_how how;
+} cutter;
+
+static bool cut_flush(tok_work *w, cutter *c) {
+  str piece = {c->s.p + c->held, c->end - c->held};
+  c->held = c->end;
+  return !piece.n || cut_from(w, c->next, piece);
+}
+
+static bool cut_stretch(tok_work *w, cutter *c, size_t from, size_t to, bool match) {
+  if (from == to) return true;
+  if (match && c->how == TOK_CUT_REMOVED) {
+    bool ok = cut_flush(w, c);
+    c->held = c->end = to;
+    return ok;
+  }
+  bool some = c->end > c->held;
+  bool joins = some && ((c->how == TOK_CUT_CONTIGUOUS && match == c->held_match) || (c->how == TOK_CUT_WITH_PREVIOUS && match && !c->held_match) ||
+                           (c->how == TOK_CUT_WITH_NEXT && !match && c->held_match));
+  if (!joins && !cut_flush(w, c)) return false;
+  c->end = to;
+  /* What was joined to is whole: nothing more joins it. */
+  c->held_match = joins && c->how != TOK_CUT_CONTIGUOUS ? c->how == TOK_CUT_WITH_PREVIOUS : match;
+  return true;
+}
+
+static bool cut_fail(tok_work *w, str s, size_t at, int code) {
+  if (code == PCRE2_ERROR_NOMEMORY) return err_set(w->e, ERR_NOMEM, "out of memory in the pre-tokenizer at byte %zu of %zu", at, s.n);
+  return err_set(w->e, ERR_INTERNAL, "the pre-tokenizer failed at byte %zu of %zu (PCRE2 error %d); please report this text", at, s.n, code);
+}
+
+static bool cut_step(tok_work *w, int k, str s) {
+  const tok_cut_step *step = &w->t->cut[k];
+  cutter c = {.next = k + 1, .s = s, .how = step->how};
   size_t at = 0, from = 0, to = 0;
   int failed = 0;
-  while (at < text.n && next_match(w, text, at, &from, &to, &failed)) {
-    if (from > at && !tok_bpe(w, (str){text.p + at, from - at})) return false;
-    if (!tok_bpe(w, (str){text.p + from, to - from})) return false;
+  while (at < s.n && next_match(w, step->re, s, at, &from, &to, &failed)) {
+    if (!cut_stretch(w, &c, at, from, step->invert) || !cut_stretch(w, &c, from, to, !step->invert)) return false;
     at = to;
   }
-  if (failed)
-    return err_set(w->e, ERR_INTERNAL, "the pre-tokenizer failed at byte %zu of %zu (PCRE2 error %d); please report this text", at, text.n, failed);
-  return at == text.n || tok_bpe(w, (str){text.p + at, text.n - at});
+  if (failed) return cut_fail(w, s, at, failed);
+  return cut_stretch(w, &c, at, s.n, step->invert) && cut_flush(w, &c);
+}
+
+/* Most families have one cut, and isolate: the loop without the waiting. */
+static bool cut_isolated(tok_work *w, int k, str s) {
+  const tok_re *re = w->t->cut[k].re;
+  size_t at = 0, from = 0, to = 0;
+  int failed = 0;
+  while (at < s.n && next_match(w, re, s, at, &from, &to, &failed)) {
+    if (from > at && !cut_from(w, k + 1, (str){s.p + at, from - at})) return false;
+    if (!cut_from(w, k + 1, (str){s.p + from, to - from})) return false;
+    at = to;
+  }
+  if (failed) return cut_fail(w, s, at, failed);
+  return at == s.n || cut_from(w, k + 1, (str){s.p + at, s.n - at});
+}
+
+/* U+2581 is a blank from here on; one is put in front where the step says so and none is there. Only the last step does this: `meta` is one buffer.
+ */
+static bool cut_meta(tok_work *w, int k, str s) {
+  const tok_cut_step *step = &w->t->cut[k];
+  buf *b = &w->meta;
+  bool first = w->opening && s.p == w->lead_at;
+  buf_clear(b);
+  if (!buf_reserve(b, s.n + 1)) return err_set(w->e, ERR_NOMEM, "out of memory for a piece of %zu bytes", s.n);
+  bool blank = s.p[0] == ' ' || str_starts(s, STR(TOK_META_CHAR));
+  if (!blank && (step->meta == TOK_META_ALWAYS || (step->meta == TOK_META_FIRST && first))) b->p[b->n++] = ' ';
+  b->n += tok_form_bytes(TOK_FORM_META, s, b->p + b->n);
+  s = buf_view(b);
+  return step->re ? cut_step(w, k, s) : cut_from(w, k + 1, s);
+}
+
+static bool cut_from(tok_work *w, int k, str s) {
+  const tok *t = w->t;
+  if (k == t->n_cut) return t->model->piece(w, s);
+  if (t->cut[k].meta) return cut_meta(w, k, s);
+  return t->cut[k].how == TOK_CUT_ISOLATED ? cut_isolated(w, k, s) : cut_step(w, k, s);
+}
+
+bool tok_cut(tok_work *w, str text) {
+  const tok *t = w->t;
+  for (int i = 0; i < t->n_norm; i++) {
+    buf *out = &w->norm[i % 2];
+    if (!t->norm[i].run(w, &t->norm[i], text, out, &text) || out->failed)
+      return err_set(w->e, ERR_NOMEM, "out of memory while normalizing %zu bytes of text", text.n);
+  }
+  w->lead_at = w->lead ? text.p : NULL;
+  return !text.n || cut_from(w, 0, text);
 }

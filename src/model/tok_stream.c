@@ -14,6 +14,7 @@ str tok_piece(const tok *t, int32_t id, bool special, char *scratch) {
 }
 
 void tok_stream_init(tok_stream *s, bool special) { *s = (tok_stream){.special = special}; }
+void tok_stream_init_whole(tok_stream *s, bool special) { *s = (tok_stream){.special = special, .opening = true}; }
 
 static void push_byte(tok_stream *s, char c, buf *out) {
   int need = 0;
@@ -33,6 +34,10 @@ static void push_byte(tok_stream *s, char c, buf *out) {
 bool tok_stream_push(const tok *t, tok_stream *s, int32_t id, buf *out) {
   char scratch[8];
   str p = tok_piece(t, id, s->special, scratch);
+  if (s->opening && p.n && tok_type(t, id) != TOK_CONTROL) {
+    if (t->strip && p.p[0] == ' ') p = (str){p.p + 1, p.n - 1};
+    s->opening = false;
+  }
   while (p.n) {
     size_t whole = s->n ? 0 : utf8_valid_prefix(p, NULL);
     if (whole) buf_put(out, p.p, whole);

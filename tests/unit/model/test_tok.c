@@ -401,8 +401,10 @@ static void test_refused(void **state) {
   expect_refused(&c, ERR_INPUT, "tokenizer.ggml.merges", "needs merges");
   c = s->src, c.pre = "martian";
   expect_refused(&c, ERR_UNSUPPORTED, "tokenizer.ggml.pre", "smollm qwen2");
+  c = s->src, c.model = "rwkv";
+  expect_refused(&c, ERR_UNSUPPORTED, "tokenizer.ggml.model", "\"rwkv\" is not supported");
   c = s->src, c.model = "llama";
-  expect_refused(&c, ERR_UNSUPPORTED, "tokenizer.ggml.model", "\"llama\" is not supported");
+  expect_refused(&c, ERR_INPUT, "tokenizer.ggml.scores", "needs a score");
   c = s->src, c.n_tokens = 0;
   expect_refused(&c, ERR_INPUT, "tokenizer.ggml.tokens", "no tokens");
   c = s->src, c.bos = c.n_tokens;
