@@ -49,9 +49,19 @@ static void timing_header(api_answer *a) {
   a->out->header(a->out->ctx, "Server-Timing", v);
 }
 
-static void flush(api_answer *a) {
-  if (a->scratch.n) a->out->write(a->out->ctx, buf_view(&a->scratch));
+/* A chunk that did not fit is not sent with a hole in it: the stream ends here, and says so where there is room for that. False: it did. */
+static bool flush(api_answer *a) {
+  bool whole = !a->scratch.failed;
+  if (!whole) {
+    err_set(&a->error, a->scratch.starved ? ERR_NOMEM : ERR_TOO_LARGE, "the server has no memory for the rest of this answer");
+    a->done = true;
+    buf_clear(&a->scratch);
+    a->req->dialect->stream_error(&a->error, &a->scratch);
+  }
+  if (a->scratch.n && !a->scratch.failed) a->out->write(a->out->ctx, buf_view(&a->scratch));
   buf_clear(&a->scratch);
+  if (!whole) a->out->close(a->out->ctx);
+  return whole;
 }
 
 static void begin_stream(api_answer *a) {
@@ -71,8 +81,8 @@ void answer_fail(api_answer *a, const err *e) {
   buf_clear(&a->scratch);
   if (a->begun) {
     a->req->dialect->stream_error(e, &a->scratch);
-    flush(a);
-    a->out->close(a->out->ctx);
+    if (flush(a)) a->out->close(a->out->ctx);
+    a->error = *e; /* what went wrong first */
     return;
   }
   a->status = err_lookup(e->code)->http;
@@ -81,9 +91,16 @@ void answer_fail(api_answer *a, const err *e) {
   a->out->whole(a->out->ctx, a->status, "application/json", buf_view(&a->scratch));
 }
 
-static bool too_large(api_answer *a) {
+/* What is kept of it does not fit: the bound, or the machine. */
+static bool no_room(api_answer *a) {
   err e;
-  err_set(&e, ERR_TOO_LARGE, "the answer does not fit the server's memory for one answer: ask for fewer choices, tokens or log-probabilities");
+  bool starved = a->mem.starved || a->scratch.starved;
+  for (int i = 0; i < a->n_choices; i++) {
+    const api_choice *c = &a->choices[i];
+    starved |= c->text.starved || c->reasoning.starved || (c->n_calls && c->calls[c->n_calls - 1].args.starved);
+  }
+  if (starved) err_set(&e, ERR_NOMEM, "the server has no memory for this answer: try again later");
+  else err_set(&e, ERR_TOO_LARGE, "the answer does not fit the server's memory for one answer: ask for fewer choices, tokens or log-probabilities");
   answer_fail(a, &e);
   return false;
 }
@@ -163,7 +180,7 @@ static void on_text(api_answer *a, const api_event *ev) {
         c->lp_n++;
       }
   if (!a->req->stream) {
-    if (!keep(a, c, ev)) too_large(a);
+    if (!keep(a, c, ev)) no_room(a);
     return;
   }
   begin_stream(a);
@@ -210,8 +227,7 @@ static void on_usage(api_answer *a, const api_event *ev) {
     begin_stream(a);
     a->req->dialect->chunk(a, ev, &a->scratch);
     a->req->dialect->stream_end(a, &a->scratch);
-    flush(a);
-    a->out->close(a->out->ctx);
+    if (flush(a)) a->out->close(a->out->ctx);
     return;
   }
   pick_best(a);
@@ -219,7 +235,7 @@ static void on_usage(api_answer *a, const api_event *ev) {
   a->req->dialect->whole(a, &a->scratch);
   if (a->scratch.failed) {
     a->done = false;
-    too_large(a);
+    no_room(a);
     return;
   }
   a->out->whole(a->out->ctx, 200, "application/json", buf_view(&a->scratch));

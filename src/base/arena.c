@@ -28,7 +28,10 @@ void *arena_try(arena *a, size_t n) {
     if (cap > 1u << 20) cap = 1u << 20;
     if (cap < n) cap = n;
     arena_block *nb = malloc(sizeof *nb + cap);
-    if (!nb) return NULL;
+    if (!nb) {
+      a->starved = true;
+      return NULL;
+    }
     nb->cap = cap;
     nb->used = 0;
     if (b && n > 1u << 19) {

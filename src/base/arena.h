@@ -11,6 +11,7 @@ typedef struct arena_block arena_block;
 typedef struct arena {
   arena_block *head;
   size_t used, max;
+  bool starved; /* a NULL was for want of memory, not for the bound */
 } arena;
 
 void arena_init(arena *a, size_t max);

@@ -11,7 +11,7 @@ void buf_fini(buf *b) {
 
 void buf_clear(buf *b) {
   b->n = 0;
-  b->failed = false;
+  b->failed = b->starved = false;
   if (b->p) b->p[0] = 0;
 }
 
@@ -27,7 +27,7 @@ bool buf_reserve(buf *b, size_t extra) {
   while (cap < want) cap += cap / 2 + 16;
   char *p = realloc(b->p, cap);
   if (!p) {
-    b->failed = true;
+    b->failed = b->starved = true;
     return false;
   }
   b->p = p;

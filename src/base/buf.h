@@ -11,7 +11,7 @@
 typedef struct buf {
   char *p;
   size_t n, cap, max;
-  bool failed;
+  bool failed, starved; /* starved: failed for want of memory, not at max */
 } buf;
 
 void buf_init(buf *b, size_t max); /* allocates nothing yet */

@@ -5,11 +5,51 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MAX_DEPTH = 128 };
+enum { MAX_DEPTH = 128, RESERVE_MIN = 1024 };
 /* What jansson takes for each, allocator's rounding included, on 64 bits: measured, then rounded up. */
 enum { COST_VALUE = 48, COST_STRING = 64, COST_PAIR = 32, COST_CONTAINER = 208 };
 
-void json_setup(void) { json_object_seed((size_t)(rng_seed() & 0x7fffffff) | 1); }
+/* ---- when memory runs out ----
+ * jansson 2.14 is careful with its values but not with its lexer's text: an append that finds no memory is lost without a word, so a string comes out
+ * shorter, or, when its closing quote was lost, is read past its end. Hence: while a text is parsed, one block is kept in reserve that any growth of that
+ * text fits; the first allocation that fails gets it, and from then on no further byte is fed, so the parse ends before anything else is saved. */
+typedef struct spare {
+  char *p;
+  size_t n;
+  bool starved;
+} spare;
+static _Thread_local spare reserve;
+
+static void *json_malloc(size_t n) {
+  void *p = malloc(n);
+  if (p || !reserve.p || reserve.starved) return p;
+  reserve.starved = true;
+  return n <= reserve.n ? reserve.p : NULL;
+}
+
+static void json_free(void *p) {
+  if (p != reserve.p) free(p);
+}
+
+typedef struct feed {
+  const char *p;
+  size_t n;
+} feed;
+
+/* One byte a call: what has been handed out cannot be taken back. */
+static size_t feed_byte(void *to, size_t room, void *arg) {
+  feed *f = arg;
+  if (reserve.starved || !room) return (size_t)-1;
+  if (!f->n) return 0;
+  *(char *)to = *f->p++;
+  f->n--;
+  return 1;
+}
+
+void json_setup(void) {
+  json_set_alloc_funcs(json_malloc, json_free);
+  json_object_seed((size_t)(rng_seed() & 0x7fffffff) | 1);
+}
 
 const char *json_type_name(const json_t *v) {
   switch (v ? json_typeof(v) : JSON_NULL) {
@@ -26,19 +66,27 @@ const char *json_type_name(const json_t *v) {
 
 /* Looked at before any document is built: how deep it is (jansson's own bound is 2048), and what it will take. 16 MB of "[]," would take over 1 GB.
  */
-static void survey(str t, int *ret_depth, uint64_t *ret_cost) {
+static void survey(str t, int *ret_depth, uint64_t *ret_cost, size_t *ret_longest) {
   int d = 0, most = 0;
+  size_t begin = 0, longest = 0; /* of a token, or of what stands between two */
   uint64_t cost = COST_VALUE + t.n;
   bool in = false;
+  *ret_longest = t.n; /* a string that does not end */
   for (size_t i = 0; i < t.n; i++) {
     char c = t.p[i];
     if (in) {
       if (c == '\\') i++;
-      else if (c == '"') in = false;
+      else if (c == '"') {
+        in = false;
+        if (i - begin > longest) longest = i - begin;
+        begin = i;
+      }
       continue;
     }
     switch (c) {
     case '"':
+      if (i - begin > longest) longest = i - begin;
+      begin = i;
       in = true;
       cost += COST_STRING;
       break;
@@ -54,6 +102,7 @@ static void survey(str t, int *ret_depth, uint64_t *ret_cost) {
     default: break;
     }
   }
+  if (!in) *ret_longest = t.n - begin > longest ? t.n - begin : longest;
   *ret_depth = most;
   *ret_cost = cost;
 }
@@ -61,21 +110,29 @@ static void survey(str t, int *ret_depth, uint64_t *ret_cost) {
 uint64_t json_cost(str text) {
   int depth;
   uint64_t cost;
-  survey(text, &depth, &cost);
+  size_t longest;
+  survey(text, &depth, &cost, &longest);
   return cost;
 }
 
 static bool parse(str text, size_t flags, json_t **ret, err *e) {
   int depth;
   uint64_t cost;
-  survey(text, &depth, &cost);
+  size_t longest;
+  survey(text, &depth, &cost, &longest);
   if (depth > MAX_DEPTH) return err_set(e, ERR_INPUT, "JSON is nested deeper than %d levels", MAX_DEPTH);
   if (cost > JSON_COST_MAX)
     return err_set(e, ERR_TOO_LARGE, "JSON holds so many values that it would take more than %d MiB of memory: send less", JSON_COST_MAX >> 20);
   json_error_t je;
-  json_t *v = json_loadb(text.p, text.n, flags | JSON_DECODE_ANY | JSON_ALLOW_NUL, &je);
-  if (!v) {
-    if (json_error_code(&je) == json_error_out_of_memory) return err_set(e, ERR_NOMEM, "out of memory while parsing JSON");
+  reserve = (spare){.p = malloc(2 * longest + RESERVE_MIN), .n = 2 * longest + RESERVE_MIN};
+  if (!reserve.p) return err_set(e, ERR_NOMEM, "out of memory while parsing JSON");
+  json_t *v = json_load_callback(feed_byte, &(feed){text.p, text.n}, flags | JSON_DECODE_ANY | JSON_ALLOW_NUL, &je);
+  bool starved = reserve.starved;
+  if (starved) json_decref(v); /* it may lie in the reserve */
+  free(reserve.p);
+  reserve = (spare){0};
+  if (!v || starved) {
+    if (starved || json_error_code(&je) == json_error_out_of_memory) return err_set(e, ERR_NOMEM, "out of memory while parsing JSON");
     if (json_error_code(&je) == json_error_invalid_utf8) return err_set(e, ERR_INPUT, "JSON is not valid UTF-8 at byte %d", je.position);
     return err_set(e, ERR_INPUT, "JSON cannot be parsed: %s (line %d, column %d)", je.text, je.line, je.column);
   }

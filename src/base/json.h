@@ -11,7 +11,7 @@
 
 enum { JSON_COST_MAX = 256 << 20 };
 
-void json_setup(void); /* hash seed from the kernel; call once at start */
+void json_setup(void); /* hash seed from the kernel, an allocator that knows when memory ran out; call once at start, before any document */
 /* One JSON value and nothing behind it. Refused: nesting over 128 levels, values that would take more than JSON_COST_MAX bytes (ERR_TOO_LARGE),
  * invalid UTF-8, duplicate keys are allowed (last wins), lone surrogates, NaN and infinities, numbers out of range. Embedded NUL (\u0000) in strings
  * is allowed. */

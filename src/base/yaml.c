@@ -16,6 +16,8 @@ typedef struct reader {
   err *e;
 } reader;
 
+static bool starved(reader *r) { return err_set(r->e, ERR_NOMEM, "%s: out of memory", r->name); }
+
 static bool refuse(reader *r, yaml_mark_t at, const char *what) {
   return err_set(r->e, ERR_INPUT, "%s:%zu:%zu: %s", r->name, at.line + 1, at.column + 1, what);
 }
@@ -23,7 +25,7 @@ static bool refuse(reader *r, yaml_mark_t at, const char *what) {
 static bool next(reader *r, yaml_event_t *ev) {
   if (yaml_parser_parse(&r->p, ev)) return true;
   yaml_mark_t at = r->p.error == YAML_READER_ERROR ? r->p.mark : r->p.problem_mark;
-  if (r->p.error == YAML_MEMORY_ERROR) return err_set(r->e, ERR_NOMEM, "%s: out of memory", r->name);
+  if (r->p.error == YAML_MEMORY_ERROR) return starved(r);
   return refuse(r, at, r->p.problem ? r->p.problem : "not YAML");
 }
 
@@ -87,21 +89,24 @@ static bool plain_scalar(reader *r, const yaml_event_t *ev, json_t **ret) {
     if (!isfinite(v)) return refuse(r, ev->start_mark, "the number does not fit a double");
     *ret = json_real(v);
   } else *ret = json_string(s);
-  return *ret ? true : err_set(r->e, ERR_NOMEM, "%s: out of memory", r->name);
+  return *ret ? true : starved(r);
 }
 
 static bool scalar(reader *r, const yaml_event_t *ev, json_t **ret) {
   if (ev->data.scalar.tag) return refuse(r, ev->start_mark, "tags are not accepted");
   if (ev->data.scalar.style == YAML_PLAIN_SCALAR_STYLE) return plain_scalar(r, ev, ret);
   *ret = json_stringn((const char *)ev->data.scalar.value, ev->data.scalar.length);
-  return *ret ? true : refuse(r, ev->start_mark, "the string is not valid UTF-8");
+  if (*ret) return true;
+  /* libyaml has looked at the encoding, but an escape can name a surrogate. */
+  bool text = utf8_valid((str){(const char *)ev->data.scalar.value, ev->data.scalar.length});
+  return text ? starved(r) : refuse(r, ev->start_mark, "the string is not valid UTF-8");
 }
 
 static bool node(reader *r, const yaml_event_t *ev, int depth, json_t **ret);
 
 static bool sequence(reader *r, int depth, json_t **ret) {
   json_t *a = json_array();
-  bool ok = a != NULL;
+  bool ok = a || starved(r);
   while (ok) {
     yaml_event_t ev;
     json_t *v = NULL;
@@ -110,7 +115,7 @@ static bool sequence(reader *r, int depth, json_t **ret) {
       break;
     }
     bool end = ev.type == YAML_SEQUENCE_END_EVENT;
-    ok = end || (node(r, &ev, depth, &v) && json_array_append_new(a, v) == 0);
+    ok = end || (node(r, &ev, depth, &v) && (json_array_append_new(a, v) == 0 || starved(r)));
     yaml_event_delete(&ev);
     if (end) break;
   }
@@ -129,12 +134,12 @@ static bool map_key(reader *r, const yaml_event_t *ev, json_t *o, char **ret) {
     return refuse(r, ev->start_mark, what);
   }
   *ret = strdup(k);
-  return *ret ? true : err_set(r->e, ERR_NOMEM, "%s: out of memory", r->name);
+  return *ret ? true : starved(r);
 }
 
 static bool mapping(reader *r, int depth, json_t **ret) {
   json_t *o = json_object();
-  bool ok = o != NULL;
+  bool ok = o || starved(r);
   while (ok) {
     yaml_event_t k, v;
     char *key = NULL;
@@ -149,7 +154,7 @@ static bool mapping(reader *r, int depth, json_t **ret) {
     if (ok && !end) {
       ok = next(r, &v);
       if (ok) {
-        ok = node(r, &v, depth, &val) && (json_object_set_new(o, key, val) == 0 || refuse(r, v.start_mark, "the key is not valid UTF-8"));
+        ok = node(r, &v, depth, &val) && (json_object_set_new(o, key, val) == 0 || (utf8_valid(str_c(key)) ? starved(r) : refuse(r, v.start_mark, "the key is not valid UTF-8")));
         yaml_event_delete(&v);
       }
     }

@@ -39,7 +39,8 @@ bool jj_src_refuse(jj_src *s, int line, const char *fmt, ...) {
 
 void *jj_src_alloc(jj_src *s, size_t count, size_t size) {
   void *p = arena_try_array(s->mem, count ? count : 1, size);
-  if (!p) err_set(s->e, ERR_INPUT, "chat template is too large to compile");
+  if (!p && s->mem->starved) err_set(s->e, ERR_NOMEM, "out of memory compiling a chat template");
+  else if (!p) err_set(s->e, ERR_INPUT, "chat template is too large to compile");
   return p;
 }
 

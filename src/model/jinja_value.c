@@ -43,7 +43,8 @@ bool jj_spend(jj_rt *rt, size_t n) {
 
 void *jj_alloc(jj_rt *rt, size_t count, size_t size) {
   void *p = arena_try_array(&rt->mem, count ? count : 1, size);
-  if (!p) jj_fail(rt, "needs more than %zu MiB of working memory to render", JJ_MAX_MEMORY >> 20);
+  if (!p && rt->mem.starved) err_set(rt->e, ERR_NOMEM, "out of memory rendering a chat template");
+  else if (!p) jj_fail(rt, "needs more than %zu MiB of working memory to render", JJ_MAX_MEMORY >> 20);
   return p;
 }
 

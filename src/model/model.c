@@ -138,7 +138,7 @@ static bool read_defaults(model *m, err *e) {
 static bool read_fingerprint(model *m, err *e) {
   const mfile *g = m->file;
   sha256 *h = sha256_new();
-  if (!h) return err_set(e, ERR_INTERNAL, "OpenSSL offers no SHA-256: mend the installation");
+  if (!h) return err_set(e, ERR_NOMEM, "out of memory for the fingerprint");
   for (int i = 0; i < g->n_maps; i++) {
     sha256_add(h, &g->maps[i].n, sizeof g->maps[i].n);
     sha256_add(h, g->maps[i].p, g->maps[i].head);

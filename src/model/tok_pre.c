@@ -59,7 +59,7 @@ bool tok_re_new(const char *regex, bool bounded, tok_re **ret, err *e) {
   re->code = pcre2_compile((PCRE2_SPTR)regex, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK, &code, &at, NULL);
   re->match = pcre2_match_context_create(NULL);
   if (!re->code || !re->match) {
-    bool nomem = !re->match || code == PCRE2_ERROR_NOMEMORY;
+    bool nomem = !re->match || code == PCRE2_ERROR_HEAP_FAILED; /* its compiler's own number */
     PCRE2_UCHAR why[120] = "";
     pcre2_get_error_message(code, why, sizeof why);
     tok_re_free(re);

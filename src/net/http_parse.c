@@ -69,13 +69,14 @@ static str trim_ows(str s) {
   return s;
 }
 
-/* Finds the line that begins at pos: true with its bytes (without CRLF) and pos moved behind it. False: it is not whole yet, or bad. */
-static bool next_line(http_parse *h, const char *p, size_t n, str *ret) {
+/* Finds the line that begins at pos: true with its bytes (without CRLF) and pos moved behind it. False: it is not whole yet, or bad. One that ends badly
+ * behind `limit` is as good as not whole: its length is what is wrong with it, which the caller sees, however the bytes came. */
+static bool next_line(http_parse *h, const char *p, size_t n, size_t limit, str *ret) {
   const char *nl = memchr(p + h->scan, '\n', n - h->scan);
   h->scan = n;
   if (!nl) return false;
   size_t end = (size_t)(nl - p);
-  if (end == h->pos || p[end - 1] != '\r') return bad400(h, "a line ends in a bare line feed: end each line with CR LF");
+  if (end == h->pos || p[end - 1] != '\r') return end <= limit && bad400(h, "a line ends in a bare line feed: end each line with CR LF");
   *ret = (str){p + h->pos, end - 1 - h->pos};
   h->pos = h->scan = end + 1;
   return true;
@@ -236,7 +237,7 @@ static bool run_head(http_parse *h, char *p, size_t n) {
     if (h->pos == n || (p[h->pos] == '\r' && n - h->pos == 1)) return true;
     if (p[h->pos] == 0x16) return bad400(h, "this looks like TLS: this port speaks plain HTTP, use http://");
     if (!is(p[h->pos], TCHAR)) return bad400(h, "the request line is not METHOD TARGET HTTP/1.1");
-    if (!next_line(h, p, n, &line)) {
+    if (!next_line(h, p, n, h->pos + HTTP_MAX_LINE + 2, &line)) {
       if (h->step != STEP_BAD && n - h->pos > HTTP_MAX_LINE + 2) return bad(h, 414, ERR_TOO_LARGE, "the request line is longer than 8192 bytes");
       return h->step != STEP_BAD;
     }
@@ -244,7 +245,7 @@ static bool run_head(http_parse *h, char *p, size_t n) {
     if (!parse_request_line(h, p, line)) return false;
   }
   while (h->step == STEP_FIELDS) {
-    bool whole = next_line(h, p, n, &line);
+    bool whole = next_line(h, p, n, h->start + HTTP_MAX_HEAD, &line);
     if (h->step == STEP_BAD) return false;
     if ((whole ? h->pos : n) - h->start > HTTP_MAX_HEAD) return bad(h, 431, ERR_TOO_LARGE, "the header fields are longer than 65536 bytes");
     if (!whole) return true;
@@ -280,7 +281,7 @@ static bool chunk_step(http_parse *h, char *p, size_t n) {
   str line;
   switch (h->step) {
   case STEP_CHUNK_SIZE:
-    if (next_line(h, p, n, &line))
+    if (next_line(h, p, n, h->pos + HTTP_MAX_CHUNK_LINE + 2, &line))
       return line.n > HTTP_MAX_CHUNK_LINE ? bad400(h, "a chunk-size line is longer than 256 bytes") : parse_chunk_size(h, line);
     if (h->step != STEP_BAD && n - h->pos > HTTP_MAX_CHUNK_LINE + 2) return bad400(h, "a chunk-size line is longer than 256 bytes");
     return false;
@@ -303,7 +304,7 @@ static bool chunk_step(http_parse *h, char *p, size_t n) {
     return true;
   case STEP_TRAILER: {
     size_t from = h->pos;
-    bool whole = next_line(h, p, n, &line);
+    bool whole = next_line(h, p, n, from + HTTP_MAX_HEAD - h->trailer_n, &line);
     if (h->step == STEP_BAD) return false;
     if (h->trailer_n + (whole ? h->pos - from : n - from) > HTTP_MAX_HEAD)
       return bad(h, 431, ERR_TOO_LARGE, "the trailer fields are longer than 65536 bytes");
