@@ -3,8 +3,7 @@
 #include "cmd/cmd.h"
 #include "cmd/input.h"
 #include "fetch/fetch.h"
-#include "model/gguf.h"
-#include "model/tok.h"
+#include "model/model.h"
 #include <stdlib.h>
 
 /* Only the tokenizer is read: this works for models whose architecture is not supported. */
@@ -76,7 +75,7 @@ int cmd_tokenize(int argc, char **argv) {
   if (helped) return 0;
   fetch_opts fo = {.no_pull = true};
   buf_init(&text, INPUT_MAX);
-  bool ok = fetch_model(pos[0], &fo, path, name, &e) && gguf_open(path, &g, &e) && tok_from_gguf(g, &t, &e);
+  bool ok = fetch_model(pos[0], &fo, path, name, &e) && model_file(path, &g, &e) && model_tok(g, &t, &e);
   if (ok && n_pos > 1 && strcmp(pos[1], "-") != 0) ok = buf_puts(&text, pos[1]) || err_set(&e, ERR_NOMEM, "out of memory for the text");
   else if (ok) ok = input_read("-", &text, &e);
   ok = ok && tok_encode(t, buf_view(&text), NULL, o.parse_special, o.special, &ids, &e);
