@@ -151,15 +151,6 @@ static bool known_refusal(const openai_refusal *f, const char *key) {
   return false;
 }
 
-/* Names go into a response header: only what cannot break one. */
-static void note_ignored(api_request *r, const char *key) {
-  size_t n = strlen(r->ignored), k = strlen(key);
-  if (!k || k > 64 || n + k + 3 > sizeof r->ignored) return;
-  for (size_t i = 0; i < k; i++)
-    if ((unsigned char)key[i] <= 0x20 || (unsigned char)key[i] >= 0x7f || key[i] == ',') return;
-  snprintf(r->ignored + n, sizeof r->ignored - n, "%s%s", n ? ", " : "", key);
-}
-
 static bool is_param(const char *key) {
   for (size_t i = 0; i < sizeof params / sizeof *params; i++)
     if (!strcmp(params[i].name, key)) return true;
@@ -172,7 +163,7 @@ bool openai_fields(api_request *r, const char *const *own, const openai_refusal 
   json_object_foreach(r->doc, key, v) {
     if (listed(own, key) || listed(shared, key) || is_param(key) || listed(silent, key)) continue;
     if (!refuse(refused, key, v, e) || !refuse(refused_everywhere, key, v, e)) return false;
-    if (!known_refusal(refused, key) && !known_refusal(refused_everywhere, key)) note_ignored(r, key);
+    if (!known_refusal(refused, key) && !known_refusal(refused_everywhere, key)) api_request_ignored(r, key);
   }
   return true;
 }
@@ -360,7 +351,8 @@ void openai_error(const err *e, buf *out) {
   else buf_puts(out, ",\"code\":null}}");
 }
 
-void openai_stream_error(const err *e, buf *out) {
+void openai_stream_error(const api_answer *a, const err *e, buf *out) {
+  (void)a;
   buf_puts(out, "data: ");
   openai_error(e, out);
   buf_puts(out, "\n\n");

@@ -1,5 +1,6 @@
 #include "api/request.h"
 #include "api/dialect.h"
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { REQUEST_MEM = 256 << 20 }; /* token ids of a 16 MiB body take four times their text at most */
@@ -47,6 +48,15 @@ bool api_request_parse(const api_dialect *d, str body, api_request **ret, err *e
   }
   *ret = r;
   return true;
+}
+
+/* Names go into a response header: only what cannot break one. */
+void api_request_ignored(api_request *r, const char *key) {
+  size_t n = strlen(r->ignored), k = strlen(key);
+  if (!k || k > 64 || n + k + 3 > sizeof r->ignored) return;
+  for (size_t i = 0; i < k; i++)
+    if ((unsigned char)key[i] <= 0x20 || (unsigned char)key[i] >= 0x7f || key[i] == ',') return;
+  snprintf(r->ignored + n, sizeof r->ignored - n, "%s%s", n ? ", " : "", key);
 }
 
 api_request *api_request_ref(api_request *r) {

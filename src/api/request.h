@@ -36,6 +36,12 @@ typedef struct api_bias {
   float bias;
 } api_bias;
 
+/* A value in r->messages that was opened from text, and the text: a past call's arguments exactly as the model wrote them. */
+typedef struct api_written {
+  const json_t *value;
+  str text;
+} api_written;
+
 typedef enum api_tool_choice { API_TOOLS_AUTO, API_TOOLS_NONE } api_tool_choice; /* none: the tools are shown, calls are plain text */
 
 typedef struct api_request {
@@ -51,6 +57,9 @@ typedef struct api_request {
   /* Tools in OpenAI's chat form, whatever dialect they came in: [{"type": "function", "function": {"name", "description", "parameters"}}]; NULL:
    * none. So are past calls (messages[i].tool_calls, arguments opened to an object where they are JSON) and results (role "tool", tool_call_id). */
   json_t *tools;
+  str *tool_names;      /* [size of tools] */
+  api_written *written; /* [n_written], in the order of the messages */
+  int n_written;
   api_tool_choice tool_choice;
   bool parallel_tools; /* more than one call in an answer is wanted */
   bool add_generation_prompt;
@@ -84,6 +93,8 @@ typedef struct api_request {
   int64_t accepted; /* clock_now() when the whole request had been read; the server's */
   int64_t now;      /* wall clock, Unix seconds: what a template's strftime_now sees; the server's */
   str user;
+  bool store;   /* the answer is kept to be gone on from */
+  str previous; /* id of the answer this one goes on from; empty: none */
   char ignored[1024]; /* names of fields that were accepted and have no effect, comma separated */
 } api_request;
 
@@ -92,6 +103,8 @@ static inline int api_n_choices(const api_request *r) { return r->n_prompts * r-
 
 /* Parses `body` in the given dialect; the caller holds the one reference. */
 bool api_request_parse(const struct api_dialect *d, str body, api_request **ret, err *e);
+/* Notes a field that was accepted and has no effect. */
+void api_request_ignored(api_request *r, const char *name);
 api_request *api_request_ref(api_request *r);
 void api_request_unref(api_request *r); /* NULL is allowed */
 #endif

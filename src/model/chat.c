@@ -42,6 +42,7 @@ void chat_text_fini(chat_text *c) {
 
 /* ---- JSON to values ---- */
 
+static bool any_json(jj_rt *rt, json_t *j, int depth, jj_val *ret);
 static bool from_json(jj_rt *rt, json_t *j, int depth, jj_val *ret);
 
 static bool from_object(jj_rt *rt, json_t *j, int depth, jj_val *ret) {
@@ -55,7 +56,22 @@ static bool from_object(jj_rt *rt, json_t *j, int depth, jj_val *ret) {
   return true;
 }
 
+/* Marks a value as written: the list is in the order in which values are met. */
+static void mark_written(jj_rt *rt, const json_t *j, jj_val v) {
+  if (!rt->n_written || rt->written->value != j) return;
+  if (v.tag == J_DICT) v.d->written = rt->written->text;
+  if (v.tag == J_STR) v.s->json = true;
+  rt->written++;
+  rt->n_written--;
+}
+
 static bool from_json(jj_rt *rt, json_t *j, int depth, jj_val *ret) {
+  if (!any_json(rt, j, depth, ret)) return false;
+  mark_written(rt, j, *ret);
+  return true;
+}
+
+static bool any_json(jj_rt *rt, json_t *j, int depth, jj_val *ret) {
   if (depth > JJ_MAX_DATA_DEPTH)
     return err_set(rt->e, ERR_INPUT, "a value given to the chat template is nested deeper than %d levels", JJ_MAX_DATA_DEPTH);
   switch (j ? json_typeof(j) : JSON_NULL) {
@@ -83,6 +99,15 @@ static bool set(jj_rt *rt, jj_dict *d, const char *name, jj_val v) {
   return jj_str_new(rt, str_c(name), JT_YES, &k) && jj_dict_set(rt, d, k, v);
 }
 
+/* The roles that servers accept are a closed set, so they are trusted: some templates make a control token of them, <|role|>. */
+static bool role(jj_rt *rt, json_t *j, jj_val *ret) {
+  static const char *const known[] = {"system", "developer", "user", "assistant", "tool"};
+  const char *s = json_string_value(j);
+  for (size_t i = 0; s && i < sizeof known / sizeof *known; i++)
+    if (!strcmp(s, known[i])) return jj_str_new(rt, str_c(known[i]), JT_YES, ret);
+  return from_json(rt, j, 0, ret);
+}
+
 /* One message as transformers hands it over: keys whose value is null are dropped, and reasoning, which clients name in three ways, is put under
  * `thinking` (in front, when it is not there) and `reasoning_content`. */
 static bool message(jj_rt *rt, json_t *j, jj_val *ret) {
@@ -98,7 +123,9 @@ static bool message(jj_rt *rt, json_t *j, jj_val *ret) {
   if (reasoning && (!from_json(rt, reasoning, 0, &r) || !set(rt, ret->d, "thinking", r))) return false;
   json_object_foreach(j, key, v) {
     if (json_is_null(v)) continue;
-    if (!jj_str_new(rt, str_c(key), JT_NO, &k) || !from_json(rt, v, 0, &x) || !jj_dict_set(rt, ret->d, k, x)) return false;
+    if (!jj_str_new(rt, str_c(key), JT_NO, &k) || !(str_is(str_c(key), "role") ? role(rt, v, &x) : from_json(rt, v, 0, &x)) ||
+        !jj_dict_set(rt, ret->d, k, x))
+      return false;
   }
   return !reasoning || set(rt, ret->d, "reasoning_content", r);
 }
@@ -155,7 +182,7 @@ static bool variables(jj_rt *rt, const chat_vars *v) {
 
 bool chat_render(const chat_tmpl *t, const chat_vars *v, chat_text *ret, err *e) {
   jj_out out = {0};
-  jj_rt rt = {.e = e, .line = 1, .steps = JJ_MAX_STEPS, .now = v->now, .out = &out};
+  jj_rt rt = {.e = e, .line = 1, .steps = JJ_MAX_STEPS, .now = v->now, .out = &out, .written = v->written, .n_written = v->n_written};
   arena_init(&rt.mem, JJ_MAX_MEMORY);
   bool ok = variables(&rt, v) && jj_run(&rt, &t->body, &t->frame, t->n_slots);
   char *p = ok ? realloc(out.p, out.n + 1) : NULL; /* a buf ends with a NUL, and an empty prompt is a prompt too */

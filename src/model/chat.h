@@ -15,10 +15,19 @@ typedef struct chat_tmpl chat_tmpl;
 bool chat_compile(str source, chat_tmpl **ret, err *e);
 void chat_free(chat_tmpl *t);
 
+/* A value among the messages that was read from JSON text, and the text. A plain tojson prints it as it was written: a past call is shown to the model
+ * as the model itself wrote it. A string stands for text that was no JSON. */
+typedef struct chat_written {
+  const json_t *value;
+  str text;
+} chat_written;
+
 typedef struct chat_vars {
   /* Array of objects; borrowed. As in transformers, a key whose value is null is dropped, and reasoning given as reasoning_content, thinking or
    * reasoning is seen under the first two. */
   json_t *messages;
+  const chat_written *written; /* [n_written], in the order of the messages */
+  int n_written;
   json_t *tools;         /* array or NULL (rendered as none) */
   json_t *extra;         /* object: chat_template_kwargs and other top-level variables (not messages, not tools); wins over the rest; may be NULL */
   const char *bos, *eos; /* texts of the special tokens; "" or NULL when none: bos_token is then undefined, as the reference has it */

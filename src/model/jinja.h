@@ -60,6 +60,7 @@ typedef struct jj_str {
   size_t n;
   size_t len; /* code points; JJ_LEN_UNKNOWN until asked for */
   uint8_t trust;
+  bool json;     /* JSON, or meant to be, as a model wrote it: tojson leaves it as it is */
   bool html;     /* Markup: came from `safe` or `escape`; joining it with + escapes the other side */
   jj_grow *grow; /* NULL: exact */
 } jj_str;
@@ -108,6 +109,7 @@ typedef struct jj_dict {
   size_t n, cap;
   uint32_t *idx;
   size_t idx_cap;
+  str written; /* the JSON text it was read from, where tojson is to print that; else empty */
 } jj_dict;
 typedef struct jj_range {
   int64_t start, stop, step, n;
@@ -175,6 +177,8 @@ struct jj_rt {
   jj_dict *vars; /* what names resolve to that the template does not set itself */
   int64_t now;
   jj_out *out; /* where printing goes: the prompt, or a capture */
+  const struct chat_written *written; /* [n_written] chat.h's, those that are still to come */
+  int n_written;
 };
 
 /* jinja_value.c: making and comparing values. */

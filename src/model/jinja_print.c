@@ -309,10 +309,20 @@ static bool json_dict(jj_rt *rt, jj_out *o, jj_val v, const json_style *st, int 
   return json_break(rt, o, st, depth) && jj_puts(rt, o, "}");
 }
 
+/* Text that was JSON before, printed again in no style of its own. */
+static bool json_written(jj_rt *rt, jj_out *o, jj_val v, const json_style *st, bool *ret_is) {
+  bool plain = !st->ascii && !st->sort && !st->lines && !st->item && !st->key;
+  *ret_is = plain && ((v.tag == J_DICT && v.d->written.n) || (v.tag == J_STR && v.s->json));
+  if (!*ret_is) return true;
+  return v.tag == J_DICT ? jj_put(rt, o, v.d->written.p, v.d->written.n, JT_NO) : jj_put_part(rt, o, v.s, 0, v.s->n);
+}
+
 static bool json_value(jj_rt *rt, jj_out *o, jj_val v, const json_style *st, int depth) {
   bool scalar;
   if (depth > JJ_MAX_DATA_DEPTH) return jj_fail(rt, "tojson: a value is nested deeper than %d levels", JJ_MAX_DATA_DEPTH);
   if (!json_scalar(rt, o, v, &scalar)) return false;
+  if (scalar) return true;
+  if (!json_written(rt, o, v, st, &scalar)) return false;
   if (scalar) return true;
   if (v.tag == J_STR) return json_string(rt, o, v.s, st->ascii);
   if (v.tag == J_DICT) return json_dict(rt, o, v, st, depth);

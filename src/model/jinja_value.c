@@ -276,6 +276,7 @@ static bool dict_index(jj_rt *rt, jj_dict *d) {
 
 bool jj_dict_set(jj_rt *rt, jj_dict *d, jj_val k, jj_val v) {
   uint64_t h;
+  d->written = (str){NULL, 0};
   if (!jj_hash(rt, k, &h)) return jj_fail(rt, "a %s cannot be a dict key", jj_type_name(k));
   jj_pair *old = dict_find(rt, d, k, h);
   if (old) {

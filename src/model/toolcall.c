@@ -6,35 +6,54 @@
 #include <stdlib.h>
 
 /* What follows a mark. */
-typedef enum body { BODY_JSON, BODY_ARRAY, BODY_GEMMA, BODY_PYTHON } body;
+typedef enum body { BODY_JSON, BODY_FENCE, BODY_ARRAY, BODY_GEMMA, BODY_PYTHON } body;
 typedef struct mark {
   const char *text;
   body body;
   const char *close; /* the text that ends a call, or a group of them; it may be missing in what a model writes */
 } mark;
 
+/* SLIP: no template says so, but small models forget the marks, or put the object between ``` as they do with any code. */
+typedef enum bare { BARE_NO, BARE_SLIP, BARE_OWN } bare;
+
 typedef struct form_row {
   tool_form form;
   const char *name;
   const char *has[4], *lacks[4]; /* literals of its chat templates: any of these, none of those */
   mark marks[3];
-  const char *seen[6]; /* all texts of marks, for tool_form_marks */
+  const char *seen[8]; /* all texts of marks, for tool_form_marks */
   bool newline;        /* templates put one in front of a call */
-  bool bare;           /* an answer may also begin with the object itself */
+  bare bare;           /* an answer may also begin with the object itself */
 } form_row;
 
 /* The first row that fits counts. Other families write <tool_call> too, with something else than JSON in it. */
 static const form_row forms[] = {
-    {TOOL_FORM_MISTRAL, "mistral", {"[TOOL_CALLS]"}, {NULL}, {{"[TOOL_CALLS]", BODY_ARRAY, NULL}}, {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"}, false,
-        false},
-    {TOOL_FORM_GEMMA, "gemma", {"<start_function_call>", "<|tool_call>call:", "```tool_code"}, {NULL},
-        {{"<start_function_call>", BODY_GEMMA, "<end_function_call>"}, {"<|tool_call>", BODY_GEMMA, "<tool_call|>"},
+    {.form = TOOL_FORM_MISTRAL,
+        .name = "mistral",
+        .has = {"[TOOL_CALLS]"},
+        .marks = {{"[TOOL_CALLS]", BODY_ARRAY, NULL}},
+        .seen = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"}},
+    {.form = TOOL_FORM_GEMMA,
+        .name = "gemma",
+        .has = {"<start_function_call>", "<|tool_call>call:", "```tool_code"},
+        .marks = {{"<start_function_call>", BODY_GEMMA, "<end_function_call>"}, {"<|tool_call>", BODY_GEMMA, "<tool_call|>"},
             {"```tool_code", BODY_PYTHON, "```"}},
-        {"<start_function_call>", "<end_function_call>", "<|tool_call>", "<tool_call|>", "<escape>"}, false, false},
-    {TOOL_FORM_HERMES, "hermes", {"<tool_call>"}, {"<function=", "<arg_key>", "<parameter=", "<invoke"}, {{"<tool_call>", BODY_JSON, "</tool_call>"}},
-        {"<tool_call>", "</tool_call>"}, true, false},
-    {TOOL_FORM_LLAMA3, "llama3", {"<|python_tag|>", "\"parameters\": "}, {"tool_name", "<function="}, {{"<|python_tag|>", BODY_JSON, NULL}},
-        {"<|python_tag|>"}, false, true},
+        .seen = {"<start_function_call>", "<end_function_call>", "<|tool_call>", "<tool_call|>", "<escape>", "<|\"|>"}},
+    {.form = TOOL_FORM_HERMES,
+        .name = "hermes",
+        .has = {"<tool_call>"},
+        .lacks = {"<function=", "<arg_key>", "<parameter=", "<invoke"},
+        .marks = {{"<tool_call>", BODY_JSON, "</tool_call>"}, {"```json", BODY_FENCE, "```"}},
+        .seen = {"<tool_call>", "</tool_call>"},
+        .newline = true,
+        .bare = BARE_SLIP},
+    {.form = TOOL_FORM_LLAMA3,
+        .name = "llama3",
+        .has = {"<|python_tag|>", "\"parameters\": "},
+        .lacks = {"tool_name", "<function="},
+        .marks = {{"<|python_tag|>", BODY_JSON, NULL}},
+        .seen = {"<|python_tag|>"},
+        .bare = BARE_OWN},
 };
 
 static const form_row *row_of(tool_form f) {
@@ -93,6 +112,8 @@ struct tool_parser {
   const form_row *form;
   tool_piece_fn fn;
   void *ctx;
+  const str *names;
+  int n_names;
   state state;
   const mark *mark;   /* the one this call began with; NULL: a bare object */
   bool begun;         /* something else than white space was seen: a bare object is none any more */
@@ -130,11 +151,19 @@ void tool_parser_free(tool_parser *p) {
   free(p);
 }
 
+void tool_parser_names(tool_parser *p, const str *names, int n) {
+  p->names = names;
+  p->n_names = n;
+}
+
 int tool_parser_calls(const tool_parser *p) { return p->calls; }
 
 static bool space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 static bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 static bool in_name(char c) { return letter(c) || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == ':'; }
+
+/* Nothing but its keys and name tells this object from any other. */
+static bool is_loose(const tool_parser *p) { return !p->mark || p->mark->body == BODY_FENCE; }
 
 /* ---- what goes out ---- */
 
@@ -142,6 +171,7 @@ static void tell(tool_parser *p, int kind, buf *b) {
   if (b->failed) p->failed = true;
   else if (b->n) {
     tool_piece t = {.kind = (__typeof__(((tool_piece *)0)->kind))kind, .call = p->calls - 1, .text = buf_view(b)};
+    t.loose = kind == TOOL_PIECE_CALL && is_loose(p) && p->form->bare != BARE_OWN;
     p->fn(p->ctx, &t);
   }
   buf_clear(b);
@@ -285,6 +315,7 @@ static void on_body(tool_parser *p, char c) {
       return;
     } /* fall through */
   case BODY_JSON:
+  case BODY_FENCE:
     if (c != '{') wrong(p, c);
     else p->state = S_FIRST;
     return;
@@ -302,7 +333,7 @@ static void on_body(tool_parser *p, char c) {
 /* A bare object is a call only if nothing in it speaks against it: anybody may write an object with a name. */
 static bool allowed_bare(const tool_parser *p) {
   str w = {p->word, (size_t)p->n_word};
-  return p->mark || p->key != KEY_OTHER || str_is(w, "type") || str_is(w, "id");
+  return !is_loose(p) || p->key != KEY_OTHER || str_is(w, "type") || str_is(w, "id");
 }
 
 static void end_key(tool_parser *p) {
@@ -321,7 +352,7 @@ static void on_key(tool_parser *p, char c) {
 
 static void on_value(tool_parser *p, char c) {
   if (space(c)) return;
-  if (!allowed_bare(p) || (!p->mark && p->key == KEY_ARGS && c != '{')) {
+  if (!allowed_bare(p) || (is_loose(p) && p->key == KEY_ARGS && c != '{')) {
     wrong(p, c);
     return;
   }
@@ -337,15 +368,21 @@ static void on_value(tool_parser *p, char c) {
   begin_json(p, p->key == KEY_ARGS ? S_ARGS : S_SKIP, c);
 }
 
+static bool is_offered(const tool_parser *p) {
+  for (int i = 0; i < p->n_names; i++)
+    if (str_eq(p->names[i], buf_view(&p->name))) return true;
+  return !p->n_names;
+}
+
 static void on_name(tool_parser *p, char c) {
   if (c == '"') {
-    if (!p->name.n) {
+    if (!p->name.n || (is_loose(p) && !is_offered(p))) {
       wrong(p, c);
       return;
     }
     p->named = true;
     p->state = S_NEXT;
-    if (p->mark || p->argued) commit(p);
+    if (!is_loose(p) || p->argued) commit(p);
   } else if (c == '\\' || (unsigned char)c < 0x20 || p->name.n == TOOL_NAME) wrong(p, c);
   else buf_putc(&p->name, c);
 }
@@ -517,6 +554,12 @@ static void on_close(tool_parser *p, char c) {
   if (p->array && c == ']') {
     buf_clear(&p->gap);
     end_call(p);
+    return;
+  }
+  if (c == '{' && p->mark && p->mark->body == BODY_FENCE) {
+    flush_args(p);
+    begin_body(p, p->mark);
+    step(p, c);
     return;
   }
   if (p->mark && p->mark->body == BODY_PYTHON) {

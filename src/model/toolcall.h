@@ -23,13 +23,16 @@ const char *const *tool_form_marks(tool_form f);
 
 typedef struct tool_piece {
   enum { TOOL_PIECE_TEXT, TOOL_PIECE_CALL, TOOL_PIECE_ARGS } kind;
-  int call; /* CALL, ARGS: numbered from 0 */
+  int call;   /* CALL, ARGS: numbered from 0 */
+  bool loose; /* CALL: not written in the family's own form, so no replay can give the same text */
   str text; /* TEXT: plain text; CALL: the function's name; ARGS: the next bytes of its arguments */
 } tool_piece;
 typedef void (*tool_piece_fn)(void *ctx, const tool_piece *p);
 
 typedef struct tool_parser tool_parser;
 bool tool_parser_new(tool_form f, tool_piece_fn fn, void *ctx, tool_parser **ret, err *e);
+/* The functions that were offered: an object without marks around it is a call only if it names one of them. Borrowed; none: any name will do. */
+void tool_parser_names(tool_parser *p, const str *names, int n);
 bool tool_parser_push(tool_parser *p, str text); /* whole code points; control tokens with their text. false: out of memory */
 bool tool_parser_end(tool_parser *p);            /* what was held back comes out */
 bool tool_parser_cut(tool_parser *p);            /* a limit cut the text: the head of a call that has begun with a mark does not come out */

@@ -1,14 +1,18 @@
 #include "serve/local.h"
 #include "base/clock.h"
+#include "base/hash.h"
+#include "model/reason.h"
 #include "serve/prompt.h"
+#include "serve/split.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum {
   RETRY_NS = 20000000, /* how soon a lane that found the queue full is tried again */
-  LOCAL_QUEUE = 256
-}; /* the engine's own default */
+  LOCAL_QUEUE = 256,   /* the engine's own default */
+  MAX_SHOW = 10
+};
 
 /* One event of the engine, copied on its thread. A lane's last event lies in the lane itself, so that it cannot be lost for want of memory. */
 typedef struct note {
@@ -33,6 +37,11 @@ typedef struct lane {
   bool echoed;  /* the prompt's text has been shown */
   int64_t last; /* moment of the last token event */
   int output;   /* tokens reported so far */
+  split *split; /* a chat's, where there is something to part; or NULL */
+  bool full;    /* all that is wanted of it has come: what the engine still sends is not told */
+  /* tokens of the engine's event under way: the first event that comes of it carries them */
+  const api_token *carry;
+  int n_carry;
   note end;
 } lane;
 
@@ -40,7 +49,8 @@ typedef struct prompt {
   tok_ids ids;
   char *text;
   size_t n_text;
-} prompt; /* text: only for echo */
+  bool thinks; /* it ends inside a thought */
+} prompt;      /* text: only for echo */
 
 struct api_call {
   api_call *prev, *next;
@@ -72,6 +82,11 @@ struct local {
   metrics *metrics;
   int window;
   api_call *calls;
+  /* what is looked for in the text of chats, and the control tokens among it: those of thoughts first */
+  bool think;
+  tool_form form;
+  int32_t show[MAX_SHOW];
+  int n_show, n_show_think;
 };
 
 /* ---- life of a call ---- */
@@ -88,8 +103,10 @@ static void call_free(api_call *c) {
     free(c->prompts[i].ids.v);
     free(c->prompts[i].text);
   }
-  for (int i = 0; c->lanes && i < c->n_lanes; i++)
+  for (int i = 0; c->lanes && i < c->n_lanes; i++) {
     if (c->lanes[i].ticket) eng_ticket_free(c->lanes[i].ticket);
+    split_free(c->lanes[i].split);
+  }
   loop_timer_cancel(c->retry);
   api_request_unref(c->req);
   pthread_mutex_destroy(&c->mu);
@@ -199,6 +216,28 @@ static void sampling(const api_call *c, eng_sampling *s) {
   s->seed = r->seed;
 }
 
+static void on_part(void *ctx, api_event *ev);
+
+/* Sets up what parts a lane's text, where this model and request ask for it, and shows the engine's text the control tokens it needs. */
+static bool begin_split(api_call *c, lane *l, eng_req *q, err *e) {
+  const local *x = c->local;
+  const api_request *r = c->req;
+  bool calls = r->tools && r->tool_choice == API_TOOLS_AUTO && x->form != TOOL_FORM_NONE;
+  if (!r->messages || (!x->think && !calls)) return true;
+  q->show = x->show;
+  q->n_show = calls ? x->n_show : x->n_show_think;
+  if (l->split) return true;
+  const uint64_t key[] = {r->seed, (uint64_t)r->accepted, (uint64_t)l->index};
+  split_plan p = {.think = x->think,
+      .opened = c->prompts[l->prompt].thinks,
+      .form = calls ? x->form : TOOL_FORM_NONE,
+      .names = r->tool_names,
+      .n_names = (int)json_array_size(r->tools),
+      .parallel = r->parallel_tools,
+      .random = hash64(key, sizeof key, 0)};
+  return split_new(&p, on_part, l, &l->split, e);
+}
+
 static bool submit(api_call *c, lane *l, err *e) {
   const api_request *r = c->req;
   const prompt *p = &c->prompts[l->prompt];
@@ -221,6 +260,7 @@ static bool submit(api_call *c, lane *l, err *e) {
       .keep_special = r->keep_special,
       .on_event = on_engine,
       .ctx = l};
+  if (!begin_split(c, l, &q, e)) return false;
   sampling(c, &q.s);
   eng_bias *bias = NULL;
   if (r->n_bias) {
@@ -305,7 +345,7 @@ static bool prepare(api_call *c, err *e) {
   const api_request *r = c->req;
   if (!check_ids(c, e)) return false;
   for (int i = 0; i < r->n_prompts; i++) {
-    if (!prompt_ids(c->local->model, r, i, &c->prompts[i].ids, e) || !check_context(c, i, e)) return false;
+    if (!prompt_ids(c->local->model, r, i, &c->prompts[i].ids, &c->prompts[i].thinks, e) || !check_context(c, i, e)) return false;
     if (r->echo && !echo_text(c, i, e)) return false;
   }
   return true;
@@ -359,10 +399,52 @@ static api_token *tokens_of(const api_call *c, const note *n) {
   return v;
 }
 
-static bool tell(api_call *c, const lane *l, const note *n, bool is_prompt, str text) {
+/* What a split finds in an answer; the sink may cancel at any of its events. */
+static void on_part(void *ctx, api_event *ev) {
+  lane *l = ctx;
+  if (l->call->cancelled) return;
+  ev->choice = l->index;
+  ev->tokens = l->carry;
+  ev->n_tokens = l->n_carry;
+  l->carry = NULL;
+  l->n_carry = 0;
+  emit(l->call, ev);
+}
+
+static bool no_memory(api_call *c) {
+  err e;
+  err_set(&e, ERR_NOMEM, "out of memory while answering");
+  fail(c, &e);
+  return false;
+}
+
+/* Text of an answer through its split. Tokens are told even where no text comes of them yet. */
+static bool tell_parts(api_call *c, lane *l, const note *n, str text) {
+  bool thought = split_thinks(l->split);
+  if (thought) c->usage.reasoning += n->n_tokens;
+  if (!split_push(l->split, text)) return no_memory(c);
+  if (!thought && split_thinks(l->split)) c->usage.reasoning += n->n_tokens;
+  if (l->n_carry) on_part(l, &(api_event){.kind = API_TEXT});
+  if (split_full(l->split) && !c->cancelled) {
+    l->full = true;
+    engine_cancel(l->ticket);
+  }
+  return !c->cancelled;
+}
+
+static bool tell(api_call *c, lane *l, const note *n, bool is_prompt, str text) {
   api_token *v = n && n->n_tokens ? tokens_of(c, n) : NULL;
-  api_event ev = {.kind = API_TEXT, .choice = l->index, .prompt = is_prompt, .text = text, .tokens = v, .n_tokens = v ? n->n_tokens : 0};
-  bool go = emit(c, &ev);
+  bool go;
+  if (l->split && !is_prompt) {
+    l->carry = v;
+    l->n_carry = v ? n->n_tokens : 0;
+    go = tell_parts(c, l, n, text);
+    l->carry = NULL;
+    l->n_carry = 0;
+  } else {
+    api_event ev = {.kind = API_TEXT, .choice = l->index, .prompt = is_prompt, .text = text, .tokens = v, .n_tokens = v ? n->n_tokens : 0};
+    go = emit(c, &ev);
+  }
   free(v);
   return go;
 }
@@ -383,6 +465,7 @@ static void observe_gap(api_call *c, lane *l, const note *n) {
 }
 
 static bool on_text(api_call *c, lane *l, const note *n) {
+  if (l->full) return true;
   if (n->kind == ENG_TEXT) {
     observe_gap(c, l, n);
     l->output += n->n_tokens;
@@ -419,7 +502,7 @@ static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 static void add_stats(api_call *c, const lane *l, const eng_stats *s) {
   api_times *t = &c->times;
   if (l->index % c->req->best_of == 0) c->usage.cached += s->cached_tokens;
-  c->usage.output += s->output_tokens - l->output;
+  if (!l->full) c->usage.output += s->output_tokens - l->output;
   t->accepted = earlier(t->accepted, s->t_accepted);
   t->scheduled = earlier(t->scheduled, s->t_scheduled);
   t->first = c->ended ? earlier(t->first, s->t_first) : s->t_first ? s->t_first : t->first;
@@ -427,8 +510,18 @@ static void add_stats(api_call *c, const lane *l, const eng_stats *s) {
   t->done = later(t->done, s->t_done);
 }
 
+/* What the split still holds, and why the choice ended. */
+static bool finish(api_call *c, lane *l, eng_finish f, api_finish *ret) {
+  *ret = f == ENG_STOP ? API_STOP : API_LENGTH;
+  if (!l->split) return true;
+  if (!split_end(l->split, f == ENG_LENGTH)) return no_memory(c);
+  if (*ret == API_STOP && split_calls(l->split)) *ret = API_TOOL_CALLS;
+  return !c->cancelled;
+}
+
 static bool on_end(api_call *c, lane *l, const note *n) {
   c->live--;
+  if (l->full) l->end.finish = ENG_STOP; /* cancelled by ourselves, or ended before that was seen */
   observe_end(c, n);
   add_stats(c, l, &n->stats);
   c->ended++;
@@ -440,8 +533,8 @@ static bool on_end(api_call *c, lane *l, const note *n) {
     return false;
   }
   if (!begin(c, n) || !echo(c, l, NULL)) return false;
-  api_event ev = {.kind = API_FINISH, .choice = l->index, .finish = n->finish == ENG_STOP ? API_STOP : API_LENGTH};
-  if (!emit(c, &ev)) return false;
+  api_event ev = {.kind = API_FINISH, .choice = l->index};
+  if (!finish(c, l, n->finish, &ev.finish) || !emit(c, &ev)) return false;
   if (c->ended < c->n_lanes) {
     pump(c);
     return !c->over;
@@ -462,11 +555,7 @@ static void drain(void *arg) {
   c->posted = false;
   pthread_mutex_unlock(&c->mu);
   c->busy = true;
-  if (lost) {
-    err e;
-    err_set(&e, ERR_NOMEM, "out of memory while answering");
-    fail(c, &e);
-  }
+  if (lost) no_memory(c);
   for (; n; n = next) {
     next = n->next; /* read before a lane's own note may be reused, and n freed */
     if (n->kind == ENG_DONE) {
@@ -513,10 +602,28 @@ static void cancel(api_backend *b, api_call *c) {
   free_when_idle(c); /* otherwise when its lanes have ended, or where the caller up the stack is done with it */
 }
 
+/* The marks that this vocabulary has as control tokens. */
+static void show_marks(local *x, const char *const *marks) {
+  for (; *marks; marks++) {
+    int id = tok_find(x->model->tok, str_c(*marks));
+    if (id >= 0 && tok_type(x->model->tok, id) == TOK_CONTROL && x->n_show < MAX_SHOW) x->show[x->n_show++] = id;
+  }
+}
+
+/* What there is to look for is told by the chat template alone. */
+static void find_marks(local *x) {
+  x->think = reason_in_template(x->model->chat_source);
+  x->form = tool_form_of(x->model->chat_source);
+  if (x->think) show_marks(x, reason_marks);
+  x->n_show_think = x->n_show;
+  show_marks(x, tool_form_marks(x->form));
+}
+
 local *local_new(engine *en, const model *m, loop *l, work *w, metrics *mt, int queue) {
   local *x = calloc(1, sizeof *x);
   int part = (queue > 0 ? queue : LOCAL_QUEUE) / 4, window = part < 1 ? 1 : part < LOCAL_WINDOW ? part : LOCAL_WINDOW;
   if (x) *x = (local){.api = {"local", start, cancel}, .engine = en, .model = m, .loop = l, .work = w, .metrics = mt, .window = window};
+  if (x) find_marks(x);
   return x;
 }
 

@@ -1,4 +1,6 @@
 #include "serve/prompt.h"
+#include "model/reason.h"
+#include "model/toolcall.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,12 +16,44 @@ static const char *special_text(const model *m, int id, char out[256]) {
   return out;
 }
 
+prompt_chat prompt_chat_of(const api_request *r) {
+  return (prompt_chat){.messages = r->messages,
+      .tools = r->tools,
+      .kwargs = r->template_kwargs,
+      .add_generation_prompt = r->add_generation_prompt,
+      .now = r->now,
+      .written = r->written,
+      .n_written = r->n_written,
+      .calls = r->tools && r->tool_choice == API_TOOLS_AUTO};
+}
+
+static bool check_tools(const model *m, err *e) {
+  if (tool_form_of(m->chat_source) != TOOL_FORM_NONE) return true;
+  if (str_find(m->chat_source, STR("tools")) < 0)
+    return err_param(e, ERR_UNSUPPORTED, "tools", "this model's chat template has no place for tools: use a model that was trained with them");
+  return err_param(e, ERR_UNSUPPORTED, "tools",
+      "this model writes tool calls in a form that is not read here (hermes, llama3, mistral and gemma are): use another model, or 'tool_choice' "
+      "'none' to get them as text");
+}
+
+static bool render(const model *m, chat_vars *v, const prompt_chat *c, chat_text *ret, err *e) {
+  chat_written *w = c->n_written ? malloc(sizeof *w * (size_t)c->n_written) : NULL;
+  if (c->n_written && !w) return err_set(e, ERR_NOMEM, "out of memory for a chat of %d past calls", c->n_written);
+  for (int i = 0; i < c->n_written; i++) w[i] = (chat_written){c->written[i].value, c->written[i].text};
+  v->written = w;
+  v->n_written = c->n_written;
+  bool ok = chat_render(m->chat, v, ret, e);
+  free(w);
+  return ok;
+}
+
 bool prompt_render(const model *m, const prompt_chat *c, chat_text *ret, err *e) {
   char bos[256], eos[256];
   if (!m->chat) {
     if (m->chat_err.code) return err_param(e, ERR_UNSUPPORTED, "messages", "this model's chat template cannot be used: %.400s", m->chat_err.msg);
     return err_param(e, ERR_UNSUPPORTED, "messages", "this model has no chat template: use /v1/completions with the exact prompt");
   }
+  if (c->calls && !check_tools(m, e)) return false;
   chat_vars v = {.messages = c->messages,
       .tools = c->tools,
       .extra = c->kwargs,
@@ -27,15 +61,29 @@ bool prompt_render(const model *m, const prompt_chat *c, chat_text *ret, err *e)
       .eos = special_text(m, tok_eos(m->tok), eos),
       .add_generation_prompt = c->add_generation_prompt,
       .now = c->now};
-  return chat_render(m->chat, &v, ret, e);
+  return render(m, &v, c, ret, e);
 }
 
-bool prompt_chat_ids(const model *m, const prompt_chat *c, tok_ids *ret, err *e) {
+/* Whether a prompt ends with the mark of a thought, written by the template itself. */
+static bool thinks(const model *m, const chat_text *t) {
+  str s = buf_view(&t->text), mark = str_c(reason_marks[0]);
+  if (!reason_in_template(m->chat_source)) return false;
+  while (s.n && (s.p[s.n - 1] == '\n' || s.p[s.n - 1] == ' ')) s.n--;
+  return str_ends(s, mark) && !memchr(t->trust + s.n - mark.n, 0, mark.n);
+}
+
+static bool chat_ids(const model *m, const prompt_chat *c, tok_ids *ret, bool *ret_thinks, err *e) {
   chat_text t = {0};
   if (!prompt_render(m, c, &t, e)) return false;
   bool ok = tok_encode(m->tok, buf_view(&t.text), t.trust, true, true, ret, e);
+  *ret_thinks = c->add_generation_prompt && thinks(m, &t);
   chat_text_fini(&t);
   return ok;
+}
+
+bool prompt_chat_ids(const model *m, const prompt_chat *c, tok_ids *ret, err *e) {
+  bool opened;
+  return chat_ids(m, c, ret, &opened, e);
 }
 
 bool prompt_check_ids(const model *m, const int32_t *ids, int n, const char *path, err *e) {
@@ -58,10 +106,11 @@ static bool copy_ids(const model *m, const api_prompt *p, const char *path, tok_
   return true;
 }
 
-bool prompt_ids(const model *m, const api_request *r, int i, tok_ids *ret, err *e) {
+bool prompt_ids(const model *m, const api_request *r, int i, tok_ids *ret, bool *ret_thinks, err *e) {
+  *ret_thinks = false;
   if (r->messages) {
-    prompt_chat c = {r->messages, NULL, r->template_kwargs, r->add_generation_prompt, r->now};
-    return prompt_chat_ids(m, &c, ret, e);
+    prompt_chat c = prompt_chat_of(r);
+    return chat_ids(m, &c, ret, ret_thinks, e);
   }
   const api_prompt *p = &r->prompts[i];
   char path[48];

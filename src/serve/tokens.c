@@ -19,7 +19,6 @@ typedef struct job {
   api_request *chat; /* messages, checked as for a chat; or NULL */
   str prompt;
   bool add_special, parse_special, strs;
-  json_t *tools;
   buf out;
   bool ok;
   err error;
@@ -29,7 +28,7 @@ typedef struct job {
 
 static bool chat_of(const job *j, prompt_chat *c) {
   if (!j->chat) return false;
-  *c = (prompt_chat){j->chat->messages, j->tools, j->chat->template_kwargs, j->chat->add_generation_prompt, j->chat->now};
+  *c = prompt_chat_of(j->chat);
   return true;
 }
 
@@ -134,29 +133,17 @@ static bool read_tokens(job *j, err *e) {
   return true;
 }
 
-/* Messages are read by the chat dialect, so that what is counted here is what a chat would be. Tools are allowed: nothing is generated from them. */
-static bool read_chat(job *j, err *e) {
-  j->tools = NULL;
-  if (!json_get_array(j->doc, "", "tools", &j->tools, e)) return false;
-  json_t *copy = json_copy(j->doc);
-  char *text = NULL;
-  bool ok = false;
-  if (copy) {
-    json_object_del(copy, "tools");
-    json_object_del(copy, "tool_choice");
-    text = json_dumps(copy, JSON_COMPACT);
-  }
-  ok = text ? api_request_parse(&api_openai_chat, str_c(text), &j->chat, e) : err_set(e, ERR_NOMEM, "out of memory reading messages");
-  if (ok) j->chat->now = clock_unix();
-  free(text);
-  json_decref(copy);
-  return ok;
+/* Messages are read by the chat dialect, so that what is counted here is what a chat would be. */
+static bool read_chat(job *j, str body, err *e) {
+  if (!api_request_parse(&api_openai_chat, body, &j->chat, e)) return false;
+  j->chat->now = clock_unix();
+  return true;
 }
 
-static bool read_encode(job *j, err *e) {
+static bool read_encode(job *j, str body, err *e) {
   j->add_special = true;
   if (!json_get_bool(j->doc, "", "return_token_strs", &j->strs, e)) return false;
-  if (json_object_get(j->doc, "messages")) return read_chat(j, e);
+  if (json_object_get(j->doc, "messages")) return read_chat(j, body, e);
   if (!json_get_bool(j->doc, "", "add_special_tokens", &j->add_special, e)) return false;
   if (!json_get_bool(j->doc, "", "parse_special", &j->parse_special, e)) return false;
   if (!json_get_str(j->doc, "", "prompt", &j->prompt, e)) return false;
@@ -169,9 +156,9 @@ static bool read_job(job *j, str body, err *e) {
   if (!json_parse(body, &j->doc, e)) return err_prefix(e, "request body");
   if (!json_is_object(j->doc)) return err_set(e, ERR_INPUT, "the request body must be a JSON object, not %s", json_type_name(j->doc));
   if (!json_get_str(j->doc, "", "model", &name, e) || !server_knows(j->server, name, e)) return false;
-  if (j->what == TOKENS_ENCODE) return read_encode(j, e);
+  if (j->what == TOKENS_ENCODE) return read_encode(j, body, e);
   if (j->what == TOKENS_DECODE) return read_tokens(j, e);
-  return read_chat(j, e);
+  return read_chat(j, body, e);
 }
 
 void tokens_start(server *s, http_req *r, const char *route, tokens_what what) {

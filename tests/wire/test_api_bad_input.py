@@ -147,7 +147,7 @@ def test_messages():
 
 def test_unsupported_fields_are_refused_by_name():
     for field, v in {
-        "response_format": {"type": "json_object"}, "tools": [{"type": "function"}], "tool_choice": "required", "functions": [{"name": "f"}],
+        "response_format": {"type": "json_object"}, "tool_choice": "required", "functions": [{"name": "f"}],
         "function_call": {"name": "f"}, "audio": {"voice": "x"}, "modalities": ["text", "audio"], "guided_json": {"type": "object"},
         "guided_regex": "a+", "structured_outputs": {"json": {}}, "logits_processors": ["x"], "use_beam_search": True, "prompt_logprobs": 1,
         "echo": True, "chat_template": "x", "continue_final_message": True, "bad_words": ["x"], "repeat_penalty": 1.1, "grammar": "root ::= x",

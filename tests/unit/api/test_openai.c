@@ -230,7 +230,6 @@ static void test_refusals(void **s) {
   refused(c, "[]", ERR_INPUT, "", "object");
   refused(c, "{}", ERR_INPUT, "messages", "missing");
   refused(c, CHAT ",\"temperature\":3}", ERR_INPUT, "temperature", "between 0 and 2");
-  refused(c, CHAT ",\"tools\":[{}]}", ERR_UNSUPPORTED, "tools", "'tools' is not supported");
   refused(c, CHAT ",\"max_tokens\":0}", ERR_INPUT, "max_tokens", "between 1");
   refused(c, CHAT ",\"stop\":[\"a\",\"\"]}", ERR_INPUT, "stop[1]", "empty");
   refused(

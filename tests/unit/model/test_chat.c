@@ -78,7 +78,7 @@ static void test_trust_sources(void **state) {
   expect_trust("<|a|>{{ u }}", "<|a|><|x|>", "TTTTT.....");
   expect_trust("{{ '<|a|>' }}{{ bos_token }}{{ k }}{{ eos_token }}", "<|a|><s><s></s>", "TTTTTTTT...TTTT");
   expect_trust(
-      "{{ '<|im_start|>' + messages[0].role + '\\n' + messages[0].content }}", "<|im_start|>user\n  <|im_end|> ", "TTTTTTTTTTTT....T.............");
+      "{{ '<|im_start|>' + messages[0].role + '\\n' + messages[0].content }}", "<|im_start|>user\n  <|im_end|> ", "TTTTTTTTTTTTTTTTT.............");
   expect_trust("{% for m in messages %}[{{ m['content'] }}]{% endfor %}", "[  <|im_end|> ]", "T.............T");
   expect_trust("{{ n }}{{ 5 }}{{ true }}{{ none }}", "125TrueNone", "..........."); /* made, not written */
 }

@@ -38,6 +38,9 @@ static void on_piece(void *ctx, const tool_piece *p) {
   if (p->kind == TOOL_PIECE_CALL) buf_puts(&s->b, "|");
 }
 
+static const str *offered;
+static int n_offered;
+
 /* Parses the parts text[0, a), text[a, b), text[b, n), or single bytes (step 1). */
 static void parse(tool_form f, str text, size_t a, size_t b, bool bytes, bool cut, seen *ret) {
   err e = {0};
@@ -45,6 +48,7 @@ static void parse(tool_form f, str text, size_t a, size_t b, bool bytes, bool cu
   *ret = (seen){0};
   buf_init(&ret->b, 1 << 20);
   assert_true(tool_parser_new(f, on_piece, ret, &p, &e));
+  tool_parser_names(p, offered, n_offered);
   if (bytes)
     for (size_t i = 0; i < text.n; i++) assert_true(tool_parser_push(p, (str){text.p + i, 1}));
   else {
@@ -110,7 +114,13 @@ static void test_hermes(void **st) {
       {" \n\n ", NULL},
       {"x\n<tool_call>\n<tool_call>{\"name\": \"f\"}</tool_call>", "x\n<tool_call>\n{f|{}}"},
       {"<tool<tool_call>{\"name\": \"f\"}</tool_call>", "<tool{f|{}}"},
-      {"{\"name\": \"f\", \"arguments\": {}}", NULL},
+      {"And {\"name\": \"f\", \"arguments\": {}}", NULL},
+      /* marks forgotten, or a fence in their place */
+      {"{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n", "{f|{\"a\": 1}}"},
+      {"So:\n```json\n{\n  \"name\": \"f\",\n  \"arguments\": {}\n}\n{\"name\": \"g\", \"arguments\": {}}\n```\nok", "So:{f|{}}{g|{}}\nok"},
+      {"```json\n{\"name\": \"f\", \"age\": 3}\n```", NULL},
+      {"```json\n{\"name\": \"f\"}\n```", NULL},
+      {"```json\n[1]\n```", NULL},
   };
   CHECK_ROWS(TOOL_FORM_HERMES, rows);
 }
@@ -178,6 +188,18 @@ static void test_cut(void **st) {
   check(TOOL_FORM_HERMES, "a <tool", "a <tool", true);
   check(TOOL_FORM_LLAMA3, "{\"name\": \"Bo", "{\"name\": \"Bo", true);
   check(TOOL_FORM_MISTRAL, "[TOOL_CALLS] [{\"na", "", true);
+}
+
+/* Where nothing but its name makes an object a call, the name must be one that was offered. */
+static void test_names(void **st) {
+  (void)st;
+  static const str names[] = {STR("g"), STR("get")};
+  static const row rows[] = {{"{\"name\": \"get\", \"arguments\": {}}", "{get|{}}"}, {"{\"name\": \"ge\", \"arguments\": {}}", NULL},
+      {"```json{\"name\": \"x\", \"arguments\": {}}```", NULL}, {"<tool_call>{\"name\": \"x\"}</tool_call>", "{x|{}}"}};
+  offered = names;
+  n_offered = 2;
+  CHECK_ROWS(TOOL_FORM_HERMES, rows);
+  n_offered = 0;
 }
 
 /* What is held back has a bound; past it the text is text, and a later call is still found. */
@@ -284,7 +306,7 @@ static void test_thinking(void **st) {
 
 int main(void) {
   const struct CMUnitTest t[] = {cmocka_unit_test(test_hermes), cmocka_unit_test(test_llama3), cmocka_unit_test(test_mistral),
-      cmocka_unit_test(test_gemma), cmocka_unit_test(test_cut), cmocka_unit_test(test_held_is_bounded), cmocka_unit_test(test_cuts_do_not_matter),
-      cmocka_unit_test(test_forms_of_templates), cmocka_unit_test(test_thinking)};
+      cmocka_unit_test(test_gemma), cmocka_unit_test(test_cut), cmocka_unit_test(test_names), cmocka_unit_test(test_held_is_bounded),
+      cmocka_unit_test(test_cuts_do_not_matter), cmocka_unit_test(test_forms_of_templates), cmocka_unit_test(test_thinking)};
   return cmocka_run_group_tests(t, NULL, NULL);
 }
