@@ -2,16 +2,18 @@
  * each kind of equality a planted fault (a kernel table with one wrong function) under which the same comparison must turn red. */
 #include "eng_fixture.h"
 #include "base/half.h"
+#include <math.h>
 #include <pthread.h>
 
 enum { N = 300 }; /* crosses the attention split at 256 */
 
-static model *fmodel, *qmodel; /* F32 weights (a K-order fault can be planted), quantised weights */
+/* F32 weights (a K-order fault can be planted), quantised weights; then of the families that go other ways: windows and a RoPE of their own over one K/V
+ * head, the same with windows longer than a split, QK-norm by head, QK-norm of whole rows with norms behind. */
+static model *fmodel, *qmodel, *windowed, *wide, *by_head, *by_row;
 
 static float *logits_of(engine *en, const int32_t *ids, int n, int chunk) {
   err e = {0};
-  int vocab = fmodel->arch.vocab > qmodel->arch.vocab ? fmodel->arch.vocab : qmodel->arch.vocab;
-  float *l = calloc((size_t)n * (size_t)vocab, sizeof *l);
+  float *l = calloc((size_t)n * (size_t)fmodel->arch.vocab, sizeof *l); /* all tiny models have the same vocabulary */
   if (!engine_logits(en, ids, n, chunk, l, &e)) fail_msg("%s", e.msg);
   return l;
 }
@@ -34,9 +36,10 @@ static float *baseline(const model *m, eng_opts o, const int32_t *ids) {
   return l;
 }
 
+/* The first two on every table; the others on the best one, for what they add is not in the tables. */
 static void each_model(void (*f)(const model *m, const kern_ops *ops, const int32_t *ids, const float *want)) {
-  const model *ms[] = {fmodel, qmodel};
-  for (int i = 0; i < 2; i++)
+  const model *ms[] = {fmodel, qmodel, windowed, wide, by_head, by_row};
+  for (int i = 0; i < 6; i++)
     for (const kern_ops *const *t = kern_tables(); *t; t++) {
       if (!(*t)->usable()) continue;
       int32_t ids[N];
@@ -44,7 +47,7 @@ static void each_model(void (*f)(const model *m, const kern_ops *ops, const int3
       float *want = baseline(ms[i], (eng_opts){.ops = *t}, ids);
       f(ms[i], *t, ids, want);
       free(want);
-      if (FIX_SANITIZED) break; /* the tables are the kernel tests' affair there */
+      if (FIX_SANITIZED || i >= 2) break; /* the tables are the kernel tests' affair there */
     }
 }
 
@@ -250,11 +253,36 @@ static void attn_unrounded(const kern_attn *a, int h, int r0, int r1) {
   real->attn(&b, h, r0, r1);
 }
 
-static bool fault_seen(kern_ops faulty, int chunk) {
+/* Fault 4: the window is that of the chunk's first row, so a row sees more the later it stands in its chunk. */
+static void attn_chunk_window(const kern_attn *a, int h, int r0, int r1) {
+  for (int r = r0; r < r1; r++) {
+    kern_attn b = *a;
+    if (b.window) b.window += r;
+    real->attn(&b, h, r, r + 1);
+  }
+}
+
+/* Fault 5: a head's norm adds its squares in another order when the step has one row (one thread, so the row count can be kept aside). */
+static int step_rows;
+static void gemm_noting(const kern_mat *w, const kern_act *a, int n, int p0, int p1, float *y, int ldy) {
+  step_rows = n;
+  real->gemm(w, a, n, p0, p1, y, ldy);
+}
+static void norm_by_rows(const float *x, const float *w, float eps, int n, float *y) {
+  if (step_rows != 1) {
+    real->rmsnorm(x, w, eps, n, y);
+    return;
+  }
+  float sum = 0;
+  for (int i = 0; i < n; i++) sum += x[i] * x[i];
+  for (int i = 0; i < n; i++) y[i] = x[i] * (1.0f / sqrtf(sum / (float)n + eps)) * w[i];
+}
+
+static bool fault_seen(const model *m, kern_ops faulty, int chunk) {
   int32_t ids[N];
-  fix_tokens(fmodel, ids, N, 0);
-  float *want = baseline(fmodel, (eng_opts){.ops = &faulty}, ids);
-  bool same = agree(fmodel, (eng_opts){.ops = &faulty, .threads = 1}, chunk, ids, want);
+  fix_tokens(m, ids, N, 0);
+  float *want = baseline(m, (eng_opts){.ops = &faulty}, ids);
+  bool same = agree(m, (eng_opts){.ops = &faulty, .threads = 1}, chunk, ids, want);
   free(want);
   return !same;
 }
@@ -263,27 +291,43 @@ static void test_controls(void **st) {
   (void)st;
   err e;
   assert_true(kern_select("ref", &real, &e));
-  kern_ops ok = *real, k = *real, s = *real, u = *real;
+  kern_ops ok = *real, k = *real, s = *real, u = *real, w = *real, q = *real;
   k.gemm = gemm_k_order;
   s.attn = attn_by_pages;
   u.kv_store = store_raw, u.attn = attn_unrounded;
-  assert_false(fault_seen(ok, 64)); /* the same comparison without a fault is green */
-  assert_true(fault_seen(k, 1));
-  assert_true(fault_seen(s, 64));
+  w.attn = attn_chunk_window;
+  q.gemm = gemm_noting, q.rmsnorm = norm_by_rows;
+  /* The same comparison without a fault is green, and so is a fault where it can do nothing. */
+  assert_false(fault_seen(fmodel, ok, 64));
+  assert_false(fault_seen(windowed, ok, 64));
+  assert_false(fault_seen(fmodel, w, 64));
+  assert_true(fault_seen(fmodel, k, 1));
+  assert_true(fault_seen(fmodel, s, 64));
   raw_n = 0;
-  assert_true(fault_seen(u, 64));
+  assert_true(fault_seen(fmodel, u, 64));
+  assert_true(fault_seen(windowed, w, 64));
+  assert_true(fault_seen(by_head, q, 1));
 }
 
 static int setup(void **st) {
   (void)st;
   fmodel = fix_model(TINY("tiny-llama-f32"));
   qmodel = fix_model(TINY("tiny-qwen2-k"));
+  windowed = fix_model(TINY("tiny-gemma3-f16"));
+  wide = fix_model(TINY("tiny-gemma3-f16"));
+  by_head = fix_model(TINY("tiny-qwen3-f16"));
+  by_row = fix_model(TINY("tiny-olmo2-f16"));
+  for (int i = 0; i < wide->arch.n_layer; i++) wide->arch.layer[i].window = KERN_SPLIT + 14;
   return 0;
 }
 static int teardown(void **st) {
   (void)st;
   model_close(fmodel);
   model_close(qmodel);
+  model_close(windowed);
+  model_close(wide);
+  model_close(by_head);
+  model_close(by_row);
   return 0;
 }
 
