@@ -4,7 +4,6 @@
 #include "api/dialect.h"
 #include "base/yaml.h"
 #include "engine/weights.h"
-#include "model/gguf.h"
 #include "model/model.h"
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,7 +22,7 @@ static bool can(void) {
 
 static bool open_file(void *ctx, err *e) {
   mfile *g = NULL;
-  if (!gguf_open(ctx, &g, e)) return false;
+  if (!model_file(ctx, &g, e)) return false;
   assert_true(g->n_tensors > 5 && mf_get(g, "general.architecture"));
   mf_close(g);
   return true;
@@ -44,6 +43,10 @@ static void test_model(void **st) {
   can();
   torture_sum s = torture_all("gguf_open", open_file, (void *)TINY, 1);
   assert_true(s.injected > 10 && s.refused > 10);
+  s = torture_all("gguf_open, in parts", open_file, (void *)(TEST_SRC "/tests/golden/hf/tiny-llama-q-00002-of-00003.gguf"), 1);
+  assert_true(s.injected > 20 && s.refused > 20);
+  s = torture_all("safetensors_open", open_file, (void *)(TEST_SRC "/tests/golden/hf/llama-f32-shards"), 1);
+  assert_true(s.injected > 300 && s.refused > 300);
   s = torture_all("model_open", open_model, (void *)TINY, 1);
   assert_true(s.injected > 40 && s.refused > 40);
 }
