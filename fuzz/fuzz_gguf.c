@@ -1,6 +1,7 @@
 /* A GGUF file, and everything that is read out of one before the weights: metadata, tensor table, description, tokenizer, chat template.
  * Holds: two openings agree; what is handed out lies within the file; a tensor's bytes can be read; every refusal is a sentence. */
 #include "fuzz.h"
+#include "fuzz_tok.h"
 #include "model/arch.h"
 #include "model/chat.h"
 #include "model/gguf.h"
@@ -66,8 +67,10 @@ static void read_model(const mfile *g) {
     arch_read_bytes(g, &a);
     arch_params(g);
   } else fuzz_refused(&e);
-  if (tok_from_gguf(g, &t, &e)) tok_free(t);
-  else fuzz_refused(&e);
+  if (tok_from_gguf(g, &t, &e)) {
+    use_tok(t, (str){(const char *)g->maps[0].p, g->maps[0].n < 600 ? g->maps[0].n : 600});
+    tok_free(t);
+  } else fuzz_refused(&e);
   if (mf_str(g, "tokenizer.chat_template", &source, &e) && source.n && !chat_compile(source, &c, &e)) fuzz_refused(&e);
   chat_free(c);
 }

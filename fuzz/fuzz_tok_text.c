@@ -4,7 +4,7 @@
  * stream gives is valid UTF-8, and the text itself where that was valid. */
 #include "base/buf.h"
 #include "fuzz.h"
-#include "fuzz_vocab.h"
+#include "fuzz_tok.h"
 #include "model/tok.h"
 #include <stdlib.h>
 

@@ -56,6 +56,18 @@ TOKENIZER = [("tokenizer.ggml.model", "gpt2"), ("tokenizer.ggml.pre", "gpt2"), (
              ("tokenizer.chat_template", "{% for m in messages %}{{ m.content }}{% endfor %}")]
 
 
+BYTES = [f"<0x{i:02X}>" for i in range(256)]
+
+
+def spm(kind, extra=()):
+    """SentencePiece's two kinds, and WordPiece, with byte tokens where the kind has them."""
+    tokens = ["<unk>", "<s>", "</s>"] + (BYTES if kind == "llama" else []) + ["\u2581", "a", "b", "ab", "\u2581a", "##b", "hello"]
+    types = [2, 3, 3] + [6] * (256 if kind == "llama" else 0) + [1, 1, 1, 1, 1, 4, 1]
+    return [("tokenizer.ggml.model", kind), ("tokenizer.ggml.tokens", tokens), ("tokenizer.ggml.token_type", types),
+            ("tokenizer.ggml.scores", [-float(i) for i in range(len(tokens))]), ("tokenizer.ggml.bos_token_id", 1), ("tokenizer.ggml.eos_token_id", 2),
+            ("tokenizer.ggml.unknown_token_id", 0), ("tokenizer.ggml.add_space_prefix", True), *extra]
+
+
 def shape(family):
     return [("general.architecture", family), (f"{family}.block_count", 1), (f"{family}.embedding_length", 8), (f"{family}.attention.head_count", 2),
             (f"{family}.attention.head_count_kv", 1), (f"{family}.feed_forward_length", 16), (f"{family}.context_length", 64),
@@ -85,6 +97,10 @@ def seeds_gguf():
     yield gguf([("x", [1, 2, 3]), ("y", ["p", "", "q"]), ("z", [1.5, 2.5]), ("n", [[1], [2, 3]]), ("t", [True, False])])
     yield gguf([("x", [(10, "Q", 5)])])
     yield gguf(TOKENIZER)
+    charsmap = struct.pack("<I", 16) + struct.pack("<4I", 0x400, 0x161, 0, 0) + b"b\0c\0"
+    yield gguf(spm("llama"))
+    yield gguf(spm("bert"))
+    yield gguf(spm("t5", [("tokenizer.ggml.remove_extra_whitespaces", True), ("tokenizer.ggml.precompiled_charsmap", [(0, "B", b) for b in charsmap])]))
     for family, bias in (("llama", False), ("qwen2", True), ("qwen3", False), ("gemma3", False)):
         yield gguf(shape(family) + TOKENIZER, layer(bias))
     yield gguf([("q", 1)], [("t", (32, 2), 8, 68), ("u", (256,), 12, 144), ("v", (2, 2, 2, 2), 1, 32)], 2)
@@ -235,17 +251,76 @@ def st_file(header, data):
     return struct.pack("<Q", len(raw)) + raw + data
 
 
+def hf_folders():
+    top = os.path.join(GOLDEN, "hf")
+    for name in sorted(os.listdir(top)) if os.path.isdir(top) else []:
+        if os.path.exists(os.path.join(top, name, "config.json")):
+            yield os.path.join(top, name)
+
+
+def read(*path):
+    with open(os.path.join(*path), "rb") as f:
+        return f.read()
+
+
 def seeds_safetensors():
-    two = {"__metadata__": {"format": "pt"}, "a.weight": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]},
-           "b": {"dtype": "BF16", "shape": [4], "data_offsets": [16, 24]}}
-    yield st_file({}, b"")
-    yield st_file(two, b"\0" * 24)
-    yield st_file({"a": {"dtype": "I64", "shape": [], "data_offsets": [0, 8]}}, b"\0" * 8)
-    yield st_file(b'{"a":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}}   ', b"\0\0")
+    """config.json, a NUL, the file."""
+    two = {"__metadata__": {"format": "pt"}, "model.embed_tokens.weight": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]},
+           "model.norm.weight": {"dtype": "BF16", "shape": [4], "data_offsets": [16, 24]}}
+    llama = json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 2, "num_hidden_layers": 1, "num_attention_heads": 1,
+                        "intermediate_size": 4, "vocab_size": 2, "rms_norm_eps": 1e-5}).encode()
+    for file in (st_file({}, b""), st_file(two, b"\0" * 24), st_file({"a": {"dtype": "I64", "shape": [], "data_offsets": [0, 8]}}, b"\0" * 8),
+                 st_file(b'{"a":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}}   ', b"\0\0")):
+        yield llama + b"\0" + file
+    for folder in hf_folders():
+        for shard in sorted(n for n in os.listdir(folder) if n.endswith(".safetensors"))[:1]:
+            raw = read(folder, shard)
+            head = 8 + struct.unpack("<Q", raw[:8])[0]
+            yield read(folder, "config.json") + b"\0" + raw[:head + 2000]
+
+
+def seeds_tokenizer_json():
+    """tokenizer.json, a NUL, tokenizer_config.json, a NUL, some text."""
+    for folder in hf_folders():
+        text = read(folder, "tokenizer.json")
+        if len(text) < 20000 and os.path.exists(os.path.join(folder, "tokenizer_config.json")):
+            yield text + b"\0" + read(folder, "tokenizer_config.json") + b"\0some text"
+    vocab = {"<unk>": 0, "a": 1, "b": 2, "ab": 3, "\u0120": 4, "\u0120a": 5, "##b": 6, "\u2581": 7, "<0x41>": 8, "[UNK]": 9}
+    added = [{"id": 0, "content": "<unk>", "special": True, "single_word": False, "lstrip": False, "rstrip": True, "normalized": False}]
+    pieces = [[k, -float(v)] for k, v in vocab.items()]
+    models = [{"type": "BPE", "vocab": vocab, "merges": ["a b", ["\u0120", "a"]], "byte_fallback": True, "unk_token": "<unk>", "fuse_unk": True, "ignore_merges": True},
+              {"type": "Unigram", "unk_id": 0, "vocab": pieces, "byte_fallback": False},
+              {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": vocab}]
+    norms = [None, {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "NFKC"}, {"type": "Lowercase"}, {"type": "StripAccents"}, {"type": "Strip", "strip_left":
+             True, "strip_right": True}, {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}, {"type": "Prepend", "prepend": "\u2581"}]},
+             {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
+             {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]
+    pres = [None, {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}, {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme":
+            "first", "split": True}, {"type": "BertPreTokenizer"}, {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "\\\\p{N}{1,3}|a+"}, "behavior":
+            "Isolated", "invert": False}, {"type": "Digits", "individual_digits": True}, {"type": "Punctuation", "behavior": "Contiguous"}, {"type": "Whitespace"}]}]
+    decs = [None, {"type": "ByteLevel"}, {"type": "WordPiece", "prefix": "##", "cleanup": True}, {"type": "Sequence", "decoders": [{"type": "Replace", "pattern":
+            {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}]
+    for m, model in enumerate(models):
+        for i in range(5):
+            doc = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": norms[(i + m) % 4], "pre_tokenizer": pres[i],
+                   "post_processor": None, "decoder": decs[(i + m) % 4], "model": model}
+            yield json.dumps(doc).encode() + b"\0" + b'{"bos_token": "<unk>", "add_bos_token": true}' + b"\0ab Ab 12\xc3\xa9"
+
+
+def seeds_tool():
+    texts = ["Sure.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, \"}\"]}}\n</tool_call>\n<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>",
+             "{\"name\": \"f\", \"parameters\": {\"q\": \"x\"}}", "<|python_tag|>{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", \"parameters\": {}}",
+             "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", \"arguments\": {}}]", "[TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g{}",
+             "```tool_code\nf(a=1, b=\"x\")\n```", "```json\n{\"name\": \"f\", \"arguments\": {}}\n```", "[f(a=1), g(b=[2])]", "text <tool_cal {\"name\": 5} <tool_call>{\"name",
+             "<tool_call>{\"arguments\": {}, \"name\": \"f\"}</tool_call> after"]
+    for i, t in enumerate(texts):
+        for form in range(5):
+            yield t.encode() + bytes([1 + (i + form) % 3] * 8) + bytes([form | (i % 2) << 7])
 
 
 ROWS = {"gguf": seeds_gguf, "http": seeds_http, "http_conn": seeds_http, "request": seeds_request, "template": seeds_template, "tok_text": seeds_tok_text,
-        "sse": seeds_sse, "zip": seeds_zip, "json": seeds_json, "yaml": seeds_yaml, "safetensors": seeds_safetensors}
+        "sse": seeds_sse, "zip": seeds_zip, "json": seeds_json, "yaml": seeds_yaml, "safetensors": seeds_safetensors, "tokenizer_json": seeds_tokenizer_json,
+        "tool": seeds_tool}
 
 
 def main():

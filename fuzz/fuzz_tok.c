@@ -1,4 +1,5 @@
-#include "fuzz_vocab.h"
+#include "fuzz_tok.h"
+#include "base/buf.h"
 #include "fuzz.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,4 +66,54 @@ tok *vocab_tok(const char *name, const char *pre) {
   free(merges);
   free(raw);
   return t;
+}
+
+static void back_to_text(const tok *t, const tok_ids *ids) {
+  tok_stream s;
+  buf out;
+  char scratch[8];
+  buf_init(&out, 1 << 26);
+  for (int special = 0; special < 2; special++) {
+    buf_clear(&out);
+    tok_stream_init(&s, special);
+    for (int i = 0; i < ids->n; i++) {
+      str p = tok_piece(t, ids->v[i], special, scratch);
+      fuzz_touch(p.p, p.n);
+      tok_stream_push(t, &s, ids->v[i], &out);
+    }
+    tok_stream_end(&s, &out);
+    FUZZ_CHECK(utf8_valid(buf_view(&out)), "the stream is not valid UTF-8");
+  }
+  buf_fini(&out);
+}
+
+static void use_once(const tok *t, str text, bool trusted) {
+  tok_ids a = {0}, b = {0};
+  err e = {0}, f = {0};
+  uint8_t *trust = calloc(text.n + 1, 1);
+  FUZZ_CHECK(trust, "no memory");
+  bool ok = tok_encode(t, text, trusted ? NULL : trust, true, trusted, &a, &e), ok2 = tok_encode(t, text, trusted ? NULL : trust, true, trusted, &b, &f);
+  fuzz_same_end(ok, &e, ok2, &f);
+  if (!ok) fuzz_refused(&e);
+  FUZZ_CHECK(a.n == b.n && (!a.n || memcmp(a.v, b.v, sizeof *a.v * (size_t)a.n) == 0), "two encodings differ");
+  for (int i = 0; i < a.n; i++) {
+    FUZZ_CHECK(a.v[i] >= 0 && a.v[i] < tok_count(t), "id %d of %d", a.v[i], tok_count(t));
+    FUZZ_CHECK(trusted || tok_type(t, a.v[i]) != TOK_CONTROL, "a control token, %d, out of untrusted text", a.v[i]);
+  }
+  back_to_text(t, &a);
+  free(a.v);
+  free(b.v);
+  free(trust);
+}
+
+void use_tok(const tok *t, str text) {
+  static const char own[] = "Hello  world, abab 123\n\t\xc3\xa9 \xe4\xbd\xa0\xff <s>a</s><unk>";
+  for (int trusted = 0; trusted < 2; trusted++) {
+    use_once(t, (str){own, sizeof own - 1}, trusted);
+    use_once(t, text, trusted);
+  }
+  int n = 0;
+  const int32_t *ends = tok_ends(t, &n);
+  for (int i = 0; i < n; i++) FUZZ_CHECK(ends[i] >= 0 && ends[i] < tok_count(t) && tok_is_end(t, ends[i]), "end token %d of %d", ends[i], tok_count(t));
+  tok_find(t, text);
 }
