@@ -141,6 +141,7 @@ static bool parse(str text, size_t flags, json_t **ret, err *e) {
 }
 
 bool json_parse(str text, json_t **ret, err *e) { return parse(text, 0, ret, e); }
+bool json_parse_wide(str text, json_t **ret, err *e) { return parse(text, JSON_DECODE_INT_AS_REAL, ret, e); }
 bool json_parse_once(str text, json_t **ret, err *e) { return parse(text, JSON_REJECT_DUPLICATES, ret, e); }
 
 bool json_load_path(const char *path, size_t max_bytes, json_t **ret, err *e) {

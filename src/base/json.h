@@ -17,6 +17,8 @@ void json_setup(void); /* hash seed from the kernel, an allocator that knows whe
  * is allowed. */
 bool json_parse(str text, json_t **ret, err *e);
 bool json_parse_once(str text, json_t **ret, err *e); /* the same, but a key that is there twice is refused */
+/* The same, but all numbers are reals, so that whole ones may be of any size: other programs write 10^30 for "no bound". */
+bool json_parse_wide(str text, json_t **ret, err *e);
 uint64_t json_cost(str text); /* bytes that the document of this text takes, at most, roughly; any text */
 bool json_load_path(const char *path, size_t max_bytes, json_t **ret, err *e);
 

@@ -53,7 +53,7 @@ static bool json_file(reader *r, const char *file, json_t **ret) {
 /* A template is a text, or one of several by name, of which "default" is for plain chats. */
 static bool template_in(reader *r, str config, str *ret) {
   json_t *o = NULL, *v;
-  bool ok = json_parse(config, &o, r->e);
+  bool ok = json_parse_wide(config, &o, r->e);
   if (!ok) return err_prefix(r->e, "tokenizer_config.json");
   v = json_object_get(o, "chat_template");
   for (size_t i = 0; json_is_array(v) && i < json_array_size(v); i++) {

@@ -415,7 +415,7 @@ static void test_templates(void **st) {
   static const struct {
     const char *config, *want;
   } rows[] = {
-      {"{\"chat_template\": \"one\"}", "one"},
+      {"{\"model_max_length\": 1000000000000000019884624838656, \"chat_template\": \"one\"}", "one"},
       {"{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"two\"}, {\"name\": \"default\", \"template\": \"three\"}]}", "three"},
       {"{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"two\"}]}", NULL},
       {"{\"chat_template\": [3, {\"name\": 4}]}", NULL},
