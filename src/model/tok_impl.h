@@ -11,6 +11,7 @@
 #include "model/tok.h"
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/json.h"
 #include <stdatomic.h>
 
 typedef struct tok_work tok_work;
@@ -52,6 +53,7 @@ struct tok_step {
   bool (*run)(tok_work *w, const tok_step *s, str in, buf *out, str *ret);
   int flags;
   str a, b; /* what the step needs: pattern and content, a table */
+  struct tok_re *re;
 };
 
 #define TOK_WS "\\t-\\r\\x{85}\\p{Z}" /* White_Space, inside a class; U+180E, which PCRE2's \s takes, is none since Unicode 6.3 */
@@ -64,12 +66,8 @@ bool tok_re_new(const char *regex, bool bounded, tok_re **ret, err *e);
 void tok_re_free(tok_re *re);
 
 typedef enum tok_cut_how { TOK_CUT_ISOLATED, TOK_CUT_REMOVED, TOK_CUT_WITH_PREVIOUS, TOK_CUT_WITH_NEXT, TOK_CUT_CONTIGUOUS } tok_cut_how;
-typedef enum tok_meta {
-  TOK_META_NO,
-  TOK_META_NEVER,
-  TOK_META_FIRST,
-  TOK_META_ALWAYS
-} tok_meta; /* U+2581 to blank, and whether one is put in front */
+/* U+2581 to blank, and whether one is put in front; BLANK: only that (a byte-level piece that does not begin with one). */
+typedef enum tok_meta { TOK_META_NO, TOK_META_NEVER, TOK_META_FIRST, TOK_META_ALWAYS, TOK_META_BLANK } tok_meta;
 typedef struct tok_cut_step {
   tok_re *re; /* NULL: no cut */
   tok_cut_how how;
@@ -230,6 +228,18 @@ bool tok_step_charsmap(tok_work *w, const tok_step *s, str in, buf *out, str *re
 bool tok_charsmap_check(str table, const char *where, err *e);
 bool tok_is_white(uint32_t cp); /* Unicode's White_Space */
 #define TOK_META_CHAR "\xe2\x96\x81"
+
+bool tok_step_replace_re(tok_work *w, const tok_step *s, str in, buf *out, str *ret); /* matches of re by b; in tok_pre.c */
+
+/* --- tok_regex.c: a foreign regular expression or a plain string as one of PCRE2 --- */
+bool tok_regex(str in, buf *out, err *e);
+bool tok_regex_quote(str in, buf *out, err *e);
+
+/* --- tok_pipe.c: the sections of a tokenizer.json but for its model; each may be NULL --- */
+bool tok_pipe_normalizer(tok *t, json_t *v, err *e);
+bool tok_pipe_pre(tok *t, json_t *v, bool *ret_byte_level, err *e);
+bool tok_pipe_decoder(tok *t, json_t *v, tok_form *ret, err *e); /* also t->strip */
+bool tok_pipe_post(tok *t, json_t *v, err *e);                   /* t->first, t->last */
 
 /* --- tok_json.c: a pull reader for the large arrays of a tokenizer.json; text handed out lies in the text or in `own` --- */
 typedef struct tok_json {

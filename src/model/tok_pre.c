@@ -200,16 +200,44 @@ static bool cut_meta(tok_work *w, int k, str s) {
   bool first = w->opening && s.p == w->lead_at;
   buf_clear(b);
   if (!buf_reserve(b, s.n + 1)) return err_set(w->e, ERR_NOMEM, "out of memory for a piece of %zu bytes", s.n);
-  bool blank = s.p[0] == ' ' || str_starts(s, STR(TOK_META_CHAR));
-  if (!blank && (step->meta == TOK_META_ALWAYS || (step->meta == TOK_META_FIRST && first))) b->p[b->n++] = ' ';
-  b->n += tok_form_bytes(TOK_FORM_META, s, b->p + b->n);
-  s = buf_view(b);
+  if (step->meta == TOK_META_BLANK) {
+    if (s.p[0] != ' ') {
+      buf_putc(b, ' ');
+      buf_str(b, s);
+      s = buf_view(b);
+    }
+  } else {
+    bool blank = s.p[0] == ' ' || str_starts(s, STR(TOK_META_CHAR));
+    if (!blank && (step->meta == TOK_META_ALWAYS || (step->meta == TOK_META_FIRST && first))) b->p[b->n++] = ' ';
+    b->n += tok_form_bytes(TOK_FORM_META, s, b->p + b->n);
+    s = buf_view(b);
+  }
   return step->re ? cut_step(w, k, s) : cut_from(w, k + 1, s);
+}
+
+bool tok_step_replace_re(tok_work *w, const tok_step *s, str in, buf *out, str *ret) {
+  size_t at = 0, from = 0, to = 0;
+  int failed = 0;
+  *ret = in;
+  buf_clear(out);
+  while (at < in.n && next_match(w, s->re, in, at, &from, &to, &failed)) {
+    buf_put(out, in.p + at, from - at);
+    buf_str(out, s->b);
+    at = to;
+  }
+  if (failed) return cut_fail(w, in, at, failed);
+  if (!at) return true;
+  buf_put(out, in.p + at, in.n - at);
+  *ret = buf_view(out);
+  return !out->failed;
 }
 
 static bool cut_from(tok_work *w, int k, str s) {
   const tok *t = w->t;
-  if (k == t->n_cut) return t->model->piece(w, s);
+  if (k == t->n_cut) {
+    if (k) w->unk_end = -1; /* unknowns of two pieces are two */
+    return t->model->piece(w, s);
+  }
   if (t->cut[k].meta) return cut_meta(w, k, s);
   return t->cut[k].how == TOK_CUT_ISOLATED ? cut_isolated(w, k, s) : cut_step(w, k, s);
 }
@@ -219,7 +247,8 @@ bool tok_cut(tok_work *w, str text) {
   for (int i = 0; i < t->n_norm; i++) {
     buf *out = &w->norm[i % 2];
     if (!t->norm[i].run(w, &t->norm[i], text, out, &text) || out->failed)
-      return err_set(w->e, ERR_NOMEM, "out of memory while normalizing %zu bytes of text", text.n);
+      return t->norm[i].re && !out->failed ? false /* it said why */
+                                           : err_set(w->e, ERR_NOMEM, "out of memory while normalizing %zu bytes of text", text.n);
   }
   w->lead_at = w->lead ? text.p : NULL;
   return !text.n || cut_from(w, 0, text);

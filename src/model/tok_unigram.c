@@ -71,8 +71,14 @@ static bool trie_alloc(tok *t, struct tok_trie *tr, err *e) {
   return (tr->edge && tr->id && tr->score) || err_set(e, ERR_NOMEM, "out of memory for a vocabulary of %d tokens", t->n);
 }
 
+static size_t written_len(str s) { /* with blanks as U+2581 */
+  size_t n = s.n;
+  for (size_t i = 0; i < s.n; i++) n += s.p[i] == ' ' ? 2 : 0;
+  return n;
+}
+
 static bool read_scores(tok *t, const tok_src *s, struct tok_trie *tr, err *e) {
-  double low = DBL_MAX, high = -DBL_MAX;
+  double low = DBL_MAX, high = FLT_MIN; /* sic: no score is above 0, and SentencePiece starts from the smallest positive number */
   for (int i = 0; i < t->n; i++) {
     double x = tr->score[i] = t->wide ? t->scores64[i] : (double)s->scores[i];
     if (!isfinite(x)) return err_param(e, ERR_INPUT, "tokenizer.ggml.scores", "the score of token %d is no number", i);
@@ -82,7 +88,7 @@ static bool read_scores(tok *t, const tok_src *s, struct tok_trie *tr, err *e) {
   }
   tr->unk = t->wide ? low - 10.0 : (double)((float)low - 10.0f);
   for (int i = 0; i < t->n; i++) /* a user-defined word wins over all ways to spell it */
-    if (t->types[i] == TOK_USER && t->late_user) tr->score[i] = (double)((float)(t->off[i + 1] - t->off[i]) * (float)high) - 0.1;
+    if (t->types[i] == TOK_USER && t->late_user) tr->score[i] = (double)((float)written_len(tok_text(t, i)) * (float)high - 0.1f);
   return true;
 }
 
@@ -111,8 +117,8 @@ typedef struct tok_node {
 enum { UNKNOWN = -2 };
 
 static inline void offer(const tok *t, tok_node *to, size_t from, size_t end, double sum, int32_t id) {
-  if (to->from != end && !(sum > to->sum)) return;
-  *to = (tok_node){t->wide ? sum : (double)(float)sum, (uint32_t)from, id};
+  if (!t->wide) sum = (double)(float)sum;
+  if (to->from == end || sum > to->sum) *to = (tok_node){sum, (uint32_t)from, id};
 }
 
 static void search(const tok *t, tok_node *node, str s) {

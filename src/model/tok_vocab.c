@@ -293,6 +293,7 @@ bool tok_finish(tok *t, const tok_src *s, const int32_t *more, int n_more, tok *
 void tok_free(tok *t) {
   if (!t) return;
   for (int i = 0; i < t->n_cut; i++) tok_re_free(t->cut[i].re);
+  for (int i = 0; i < t->n_norm; i++) tok_re_free(t->norm[i].re);
   tok_trie_free(t->trie);
   free(t->types);
   free(t->off);
