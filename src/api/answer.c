@@ -8,7 +8,8 @@ bool answer_init(api_answer *a, const api_request *r, const api_info *i, const a
   arena_init(&a->mem, ANSWER_MEM);
   buf_init(&a->scratch, ANSWER_TEXT + ANSWER_MEM);
   a->choices = ARENA_ARRAY(&a->mem, api_choice, (size_t)a->n_choices);
-  if (!a->choices) {
+  if (r->dialect->state) a->state = arena_try(&a->mem, r->dialect->state);
+  if (!a->choices || (r->dialect->state && !a->state)) {
     answer_fini(a);
     return err_set(e, ERR_NOMEM, "out of memory for an answer of %d choices", api_n_choices(r));
   }
@@ -56,7 +57,7 @@ static bool flush(api_answer *a) {
     err_set(&a->error, a->scratch.starved ? ERR_NOMEM : ERR_TOO_LARGE, "the server has no memory for the rest of this answer");
     a->done = true;
     buf_clear(&a->scratch);
-    a->req->dialect->stream_error(&a->error, &a->scratch);
+    a->req->dialect->stream_error(a, &a->error, &a->scratch);
   }
   if (a->scratch.n && !a->scratch.failed) a->out->write(a->out->ctx, buf_view(&a->scratch));
   buf_clear(&a->scratch);
@@ -80,7 +81,7 @@ void answer_fail(api_answer *a, const err *e) {
   a->error = *e;
   buf_clear(&a->scratch);
   if (a->begun) {
-    a->req->dialect->stream_error(e, &a->scratch);
+    a->req->dialect->stream_error(a, e, &a->scratch);
     if (flush(a)) a->out->close(a->out->ctx);
     a->error = *e; /* what went wrong first */
     return;
@@ -157,11 +158,35 @@ static bool keep_call(api_answer *a, api_choice *c, const api_tool *t) {
   return buf_str(&c->calls[t->index].args, t->args);
 }
 
+/* The part an event belongs to: the last one, or a new one. */
+static api_part *part_of(api_answer *a, api_choice *c, const api_event *ev, size_t from) {
+  api_part *last = c->n_parts ? &c->parts[c->n_parts - 1] : NULL;
+  if (last && last->kind == ev->kind && (ev->kind != API_TOOL || last->call == ev->tool.index)) return last;
+  if (c->n_parts == c->cap_parts) {
+    int cap = c->cap_parts * 2 + 4;
+    api_part *v = ARENA_ARRAY(&a->mem, api_part, (size_t)cap);
+    if (!v) return NULL;
+    if (c->n_parts) memcpy(v, c->parts, sizeof *v * (size_t)c->n_parts);
+    c->parts = v;
+    c->cap_parts = cap;
+  }
+  c->parts[c->n_parts] = (api_part){.kind = ev->kind, .from = from, .call = ev->tool.index};
+  return &c->parts[c->n_parts++];
+}
+
+static bool keep_text(api_answer *a, api_choice *c, const api_event *ev, buf *to) {
+  if (!ev->text.n) return true;
+  api_part *p = part_of(a, c, ev, to->n);
+  if (!p || !buf_str(to, ev->text)) return false;
+  p->to = to->n;
+  return true;
+}
+
 /* What a whole answer is put together from. */
 static bool keep(api_answer *a, api_choice *c, const api_event *ev) {
-  if (ev->kind == API_TOOL && !keep_call(a, c, &ev->tool)) return false;
-  if (ev->kind == API_TEXT && !buf_str(&c->text, ev->text)) return false;
-  if (ev->kind == API_REASONING && !buf_str(&c->reasoning, ev->text)) return false;
+  if (ev->kind == API_TOOL && (!part_of(a, c, ev, 0) || !keep_call(a, c, &ev->tool))) return false;
+  if (ev->kind == API_TEXT && !keep_text(a, c, ev, &c->text)) return false;
+  if (ev->kind == API_REASONING && !keep_text(a, c, ev, &c->reasoning)) return false;
   return a->req->logprobs < 0 || keep_tokens(a, c, ev->tokens, ev->n_tokens);
 }
 
@@ -169,6 +194,14 @@ static int64_t code_points(str s) {
   int64_t n = 0;
   for (size_t i = 0; i < s.n; i++) n += ((unsigned char)s.p[i] & 0xc0) != 0x80;
   return n;
+}
+
+static void on_begin(api_answer *a, const api_event *ev) {
+  a->times = ev->times;
+  if (!a->req->stream) return;
+  begin_stream(a);
+  a->req->dialect->chunk(a, ev, &a->scratch);
+  flush(a);
 }
 
 static void on_text(api_answer *a, const api_event *ev) {
@@ -179,10 +212,11 @@ static void on_text(api_answer *a, const api_event *ev) {
         c->lp_sum += (double)ev->tokens[i].logprob;
         c->lp_n++;
       }
-  if (!a->req->stream) {
-    if (!keep(a, c, ev)) no_room(a);
+  if ((!a->req->stream || a->req->dialect->keeps) && !keep(a, c, ev)) {
+    no_room(a);
     return;
   }
+  if (!a->req->stream) return;
   begin_stream(a);
   a->req->dialect->chunk(a, ev, &a->scratch);
   c->opened = true;
@@ -194,6 +228,7 @@ static void on_finish(api_answer *a, const api_event *ev) {
   api_choice *c = &a->choices[ev->choice];
   c->finished = true;
   c->finish = ev->finish;
+  c->stop = ev->stop;
   if (!a->req->stream) return;
   begin_stream(a);
   a->req->dialect->chunk(a, ev, &a->scratch);
@@ -243,12 +278,9 @@ static void on_usage(api_answer *a, const api_event *ev) {
 
 void answer_event(api_answer *a, const api_event *ev) {
   if (a->done) return;
-  if (ev->kind != API_ERROR && ev->kind != API_BEGIN) a->usage = ev->usage;
+  if (ev->kind != API_ERROR) a->usage = ev->usage;
   switch (ev->kind) {
-  case API_BEGIN:
-    a->times = ev->times;
-    if (a->req->stream) begin_stream(a);
-    break;
+  case API_BEGIN: on_begin(a, ev); break;
   case API_TEXT:
   case API_REASONING:
   case API_TOOL: on_text(a, ev); break;
@@ -261,5 +293,8 @@ void answer_event(api_answer *a, const api_event *ev) {
 void answer_keep_alive(api_answer *a) {
   if (a->done || !a->req->stream) return;
   begin_stream(a);
-  a->out->write(a->out->ctx, STR(": keep-alive\n\n"));
+  if (a->req->dialect->ping) a->req->dialect->ping(a, &a->scratch);
+  else buf_puts(&a->scratch, ": keep-alive\n\n");
+  if (!a->scratch.failed) a->out->write(a->out->ctx, buf_view(&a->scratch));
+  buf_clear(&a->scratch);
 }

@@ -26,11 +26,12 @@ typedef struct api_out {
 } api_out;
 
 typedef struct api_info {
-  const char *id;          /* "chatcmpl-..." without the prefix */
+  const char *id;          /* the request's name: "chatcmpl-..." without the prefix */
   int64_t created;         /* Unix seconds */
   const char *model;       /* as served */
   const char *fingerprint; /* "fp_..." */
   int64_t accepted;        /* clock_now() when the request had been read */
+  const char *unique;      /* of this answer alone, and not to be guessed: "resp_..." without the prefix */
 } api_info;
 
 /* A whole call of a tool, where the answer is whole. */
@@ -39,14 +40,24 @@ typedef struct api_call_text {
   buf args;
 } api_call_text;
 
+/* What an answer is made of, in the order it came: a run of text, a thought, a call. */
+typedef struct api_part {
+  api_event_kind kind; /* TEXT, REASONING, TOOL */
+  size_t from, to;     /* TEXT, REASONING: bytes of the choice's text or reasoning */
+  int call;            /* TOOL: which */
+} api_part;
+
 typedef struct api_choice {
   int index;   /* as shown; -1: dropped by best_of */
   bool opened; /* a stream has shown something of it */
   bool finished;
   api_finish finish;
+  int stop; /* 1 + number of the stop string that ended it; 0: none did */
   buf text, reasoning;
   api_call_text *calls; /* [n_calls], in mem */
   int n_calls, cap_calls;
+  api_part *parts; /* [n_parts], in mem */
+  int n_parts, cap_parts;
   api_token *tokens; /* [n_tokens], in mem; only where log-probabilities were asked for */
   int n_tokens, cap_tokens;
   double lp_sum; /* over produced tokens, for best_of */
@@ -61,7 +72,7 @@ typedef struct api_answer {
   arena mem;
   api_choice *choices; /* [n_choices] */
   int n_choices;
-  void *state; /* the dialect's own, in mem: what a stream has opened and numbered; NULL at first */
+  void *state; /* the dialect's own, in mem: what a stream has opened and numbered; zeroed at first, NULL where it has none */
   bool begun;  /* status line sent (stream) */
   bool done;   /* nothing more will be written */
   int status;  /* as sent; 0: none yet */
@@ -75,5 +86,5 @@ bool answer_init(api_answer *a, const api_request *r, const api_info *i, const a
 void answer_fini(api_answer *a);
 void answer_event(api_answer *a, const api_event *ev);
 void answer_fail(api_answer *a, const err *e); /* as an ERROR event */
-void answer_keep_alive(api_answer *a);         /* a stream only: an SSE comment, so that nobody in between thinks it dead */
+void answer_keep_alive(api_answer *a);         /* a stream only: a ping in its dialect, so that nobody in between thinks it dead */
 #endif

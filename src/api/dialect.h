@@ -9,9 +9,17 @@
 #include "base/buf.h"
 
 typedef struct api_dialect {
-  const char *name; /* "openai-chat" */
+  const char *name;   /* "openai-chat" */
+  const char *prefix; /* of an answer's id, where it is made of info.unique: "resp_" */
+  bool keeps;         /* its streams repeat at their end what they have shown: it is kept as for a whole answer */
+  size_t state;       /* bytes of an answer's state */
   /* Reads r->doc (a JSON object) into *r, whose fields hold their defaults. */
   bool (*parse)(api_request *r, err *e);
+  /* Where answers can be gone on from: called between parse and start when r->previous is set. past: the items of the earlier turns, oldest first. */
+  bool (*resume)(api_request *r, json_t *past, err *e);
+  /* What is kept to go on from an answer: a JSON array of the items that went in, and one of those that came out. */
+  void (*input)(const api_answer *a, buf *out);
+  void (*output)(const api_answer *a, buf *out);
   /* The bytes an event becomes in a stream; nothing for an event that this dialect does not show. */
   void (*chunk)(const api_answer *a, const api_event *ev, buf *out);
   /* The bytes that end a good stream (after USAGE). */
@@ -20,8 +28,11 @@ typedef struct api_dialect {
   void (*whole)(const api_answer *a, buf *out);
   /* An error as a document, and as the last bytes of a stream that had begun. */
   void (*error)(const err *e, buf *out);
-  void (*stream_error)(const err *e, buf *out);
+  void (*stream_error)(const api_answer *a, const err *e, buf *out);
+  /* Something to say in a silence; NULL: an SSE comment. */
+  void (*ping)(const api_answer *a, buf *out);
 } api_dialect;
 
-extern const api_dialect api_openai_chat, api_openai_completions;
+extern const api_dialect api_openai_chat, api_openai_completions, api_openai_responses, api_anthropic_messages;
+extern const api_dialect api_anthropic_count; /* messages that are only counted: parse and error alone */
 #endif

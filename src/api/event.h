@@ -53,6 +53,7 @@ typedef struct api_event {
   const api_token *tokens; /* [n_tokens], only where log-probabilities were asked for */
   int n_tokens;
   api_finish finish; /* FINISH */
+  int stop;          /* FINISH: 1 + number of the stop string that ended it; 0: none did */
   api_usage usage;   /* TEXT and later: so far; USAGE: final, over all choices */
   api_times times;   /* BEGIN: what is known; USAGE: all */
   const err *error;  /* ERROR */

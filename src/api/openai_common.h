@@ -40,6 +40,6 @@ void openai_chunk_usage(const api_answer *a, const api_event *ev, buf *out);
 void openai_lp(float v, buf *out);
 
 void openai_error(const err *e, buf *out);
-void openai_stream_error(const err *e, buf *out);
+void openai_stream_error(const api_answer *a, const err *e, buf *out);
 void openai_stream_end(const api_answer *a, buf *out);
 #endif
