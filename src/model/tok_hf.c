@@ -353,7 +353,7 @@ static bool read_all(hf *h, str json, str config_text, const int32_t *ends, int 
   if (!tok_json_object(&j, top_field, h)) return false;
   if (tok_json_peek(&j)) return err_param(h->e, ERR_INPUT, "tokenizer.json", "there is something behind the document at byte %zu", j.at);
   tok_src s = {.bos = -1, .eos = -1, .eot = -1, .unk = -1, .pad = -1};
-  if (!read_model(h) || !read_pipe(h, doc) || (config_text.n && !json_parse(config_text, &doc[5], h->e)) || !read_vocab(h) || !set_rules(h) ||
+  if (!read_model(h) || !read_pipe(h, doc) || (config_text.n && !json_parse_wide(config_text, &doc[5], h->e)) || !read_vocab(h) || !set_rules(h) ||
       !read_added(h, doc[0]) || !find_special(h, doc[5], bos, &s))
     return false;
   s.tokens = h->tokens;

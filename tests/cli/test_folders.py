@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import tempfile
+import urllib.request
 
 import check
 from check import equal, has, run
@@ -47,6 +48,46 @@ def test_inspect_parts():
 
 def test_tokenize_parts():
     equal(run("tokenize", "--ids", PARTS[2], "on the").stdout, run("tokenize", "--ids", os.path.join(TINY, "tiny-llama-q.gguf"), "on the").stdout)
+
+
+def test_tokenize_folder():
+    # By the tokenizers library: "on", " the", " ", "in", "n".
+    equal(run("tokenize", "--ids", os.path.join(HF, "llama-bf16"), "on the inn").stdout.split(), ["266", "261", "220", "262", "77"])
+
+
+def test_template_folder():
+    with tempfile.TemporaryDirectory() as t:
+        m = os.path.join(t, "m.json")
+        with open(m, "w") as f:
+            json.dump([{"role": "user", "content": "on the inn"}], f)
+        want = "<|im_start|>user\non the inn<|im_end|>\n<|im_start|>assistant\n"
+        equal(run("template", os.path.join(HF, "llama-bf16"), m).stdout, want)
+        equal(run("template", "--ids", os.path.join(HF, "llama-bf16"), m).stdout.split().count("258"), 1)
+
+
+def ask(url, path, body=None):
+    data = json.dumps(body).encode() if body else None
+    with urllib.request.urlopen(urllib.request.Request(url + path, data, {"Content-Type": "application/json"}), timeout=60) as r:
+        return json.load(r)
+
+
+def test_serve_folder():
+    """One model in three forms gives one answer; what generation_config.json says is the default."""
+    answers, body = [], {"model": "x", "prompt": "on the inn", "temperature": 0, "max_tokens": 12, "logprobs": 1}
+    for name in ("llama-bf16", "llama-f16", "llama-f32-shards/model-00001-of-00003.safetensors"):
+        with check.Server("serve", "--port", "0", "--threads", "1", os.path.join(HF, name)) as s:
+            body["model"] = name.split("/")[0]
+            equal([m["id"] for m in ask(s.url, "/v1/models")["data"]], [body["model"]])
+            answers.append(ask(s.url, "/v1/completions", body)["choices"])
+            chat = ask(s.url, "/v1/chat/completions", {"model": body["model"], "max_tokens": 3, "messages": [{"role": "user", "content": "a"}]})
+            equal(chat["usage"]["completion_tokens"] <= 3, True)
+    equal(answers[1], answers[0])
+    equal(answers[2], answers[0])
+
+
+def test_chat_folder():
+    p = run("chat", "--no-stats", "--max-tokens", "4", "--temperature", "0", "--threads", "1", os.path.join(HF, "qwen3"), stdin=b"on the")
+    equal(p.returncode, 0, p.stderr)
 
 
 def test_folder_refusals():
