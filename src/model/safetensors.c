@@ -84,7 +84,9 @@ static bool add_tokenizer(reader *r) {
 static const struct {
   const char *dtype;
   wtype type;
-} dtypes[] = {{"F32", WT_F32}, {"F16", WT_F16}, {"BF16", WT_BF16}};
+} dtypes[] = {{"F32", WT_F32}, {"F16", WT_F16}, {"BF16", WT_BF16},
+    /* Not computed with; there in models that are only looked at. */
+    {"F64", WT_F64}, {"I64", WT_I64}, {"I32", WT_I32}, {"I16", WT_I16}, {"I8", WT_I8}};
 
 typedef struct range {
   uint64_t from, to;
@@ -111,9 +113,8 @@ static bool read_type(reader *r, const char *what, json_t *row, mf_tensor *t) {
 static bool read_shape(reader *r, const char *what, json_t *row, mf_tensor *t) {
   json_t *shape = json_object_get(row, "shape");
   size_t n = json_array_size(shape);
-  if (!json_is_array(shape) || n < 1 || n > 4)
-    return err_param(r->e, ERR_INPUT, what, "%s has %zu dimensions, expected 1 to 4", what, n);
-  t->n_dims = (int)n;
+  if (!json_is_array(shape) || n > 4) return err_param(r->e, ERR_INPUT, what, "%s has %zu dimensions, expected up to 4", what, n);
+  t->n_dims = n ? (int)n : 1; /* a number alone is a vector of one */
   for (size_t d = 0; d < 4; d++) t->ne[d] = 1;
   for (size_t d = 0; d < n; d++) {
     json_t *v = json_array_get(shape, n - 1 - d);
