@@ -79,7 +79,8 @@ static bool read_thinking(api_request *r, err *e) {
   if (str_is(type, "adaptive")) return true;
   if (str_is(type, "disabled")) return fields_thinking_off(r, e);
   return err_param(e, ERR_UNSUPPORTED, "thinking.type",
-      "'thinking.type' is '%.40s', which is not supported: how much is thought is the model's own choice ('adaptive'), or nothing ('disabled')", type.p);
+      "'thinking.type' is '%.40s', which is not supported: how much is thought is the model's own choice ('adaptive'), or nothing ('disabled')",
+      type.p);
 }
 
 static bool read_options(api_request *r, err *e) {
@@ -108,7 +109,8 @@ static bool read_tool(json_t *t, const char *at, json_t *list, err *e) {
   if (!json_get_str(t, at, "type", &type, e)) return false;
   snprintf(path, sizeof path, "%s.type", at);
   if (!str_is(type, "custom"))
-    return err_param(e, ERR_UNSUPPORTED, path, "'%s' is '%.40s': there are no tools of the server's own here, only 'custom' is offered", path, type.p);
+    return err_param(
+        e, ERR_UNSUPPORTED, path, "'%s' is '%.40s': there are no tools of the server's own here, only 'custom' is offered", path, type.p);
   if (!fields_need(t, at, "name", &name, e) || !json_get_str(t, at, "description", &text, e)) return false;
   if (!json_get_object(t, at, "input_schema", &schema, e)) return false;
   snprintf(path, sizeof path, "%s.name", at);
@@ -238,8 +240,7 @@ static bool assistant_block(turns *t, json_t *b, const char *at, str type, err *
   str text = {NULL, 0};
   if (str_is(type, "tool_use")) return use_block(t, b, at, e);
   bool thought = str_is(type, "thinking");
-  if (!thought && !str_is(type, "text"))
-    return refuse_block(at, type, "of an assistant 'text', 'thinking' and 'tool_use' blocks are read", e);
+  if (!thought && !str_is(type, "text")) return refuse_block(at, type, "of an assistant 'text', 'thinking' and 'tool_use' blocks are read", e);
   if (!block_text(b, at, thought ? "thinking" : "text", &text, e)) return false;
   if (thought) turns_think(t, text);
   else turns_more(t, "assistant", text);
@@ -261,7 +262,8 @@ static bool read_message(turns *t, json_t *m, const char *at, err *e) {
   for (size_t i = 0; i < sizeof speakers / sizeof *speakers; i++)
     if (str_is(role, speakers[i].role)) s = &speakers[i];
   snprintf(path, sizeof path, "%s.role", at);
-  if (!s) return err_param(e, ERR_INPUT, path, "'%s' is '%.40s': it must be user or assistant; what is the system's goes into 'system'", path, role.p);
+  if (!s)
+    return err_param(e, ERR_INPUT, path, "'%s' is '%.40s': it must be user or assistant; what is the system's goes into 'system'", path, role.p);
   json_t *c = json_object_get(m, "content");
   snprintf(path, sizeof path, "%s.content", at);
   if (json_is_string(c)) {
@@ -497,6 +499,7 @@ static void stream_error(const api_answer *a, const err *e, buf *out) {
 
 const api_dialect api_anthropic_messages = {.name = "anthropic-messages",
     .prefix = "msg_",
+    .id_header = "Request-Id",
     .keeps = true,
     .state = sizeof(wire),
     .parse = parse,

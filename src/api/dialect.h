@@ -9,10 +9,11 @@
 #include "base/buf.h"
 
 typedef struct api_dialect {
-  const char *name;   /* "openai-chat" */
-  const char *prefix; /* of an answer's id, where it is made of info.unique: "resp_" */
-  bool keeps;         /* its streams repeat at their end what they have shown: it is kept as for a whole answer */
-  size_t state;       /* bytes of an answer's state */
+  const char *name;      /* "openai-chat" */
+  const char *prefix;    /* of an answer's id, where it is made of info.unique: "resp_" */
+  const char *id_header; /* what names a request in its answers besides X-Request-Id; NULL: nothing */
+  bool keeps;            /* its streams repeat at their end what they have shown: it is kept as for a whole answer */
+  size_t state;          /* bytes of an answer's state */
   /* Reads r->doc (a JSON object) into *r, whose fields hold their defaults. */
   bool (*parse)(api_request *r, err *e);
   /* Where answers can be gone on from: called between parse and start when r->previous is set. past: the items of the earlier turns, oldest first. */

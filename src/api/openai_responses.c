@@ -226,8 +226,7 @@ static bool reasoning_item(turns *t, json_t *item, const char *at, buf *text, er
   json_t *sealed = json_object_get(item, "encrypted_content"), *content = json_object_get(item, "content"), *summary;
   char path[64];
   snprintf(path, sizeof path, "%s.encrypted_content", at);
-  if (sealed && !json_is_null(sealed))
-    return err_param(e, ERR_UNSUPPORTED, path, "'%s' cannot be read here: leave this reasoning item away", path);
+  if (sealed && !json_is_null(sealed)) return err_param(e, ERR_UNSUPPORTED, path, "'%s' cannot be read here: leave this reasoning item away", path);
   summary = json_object_get(item, "summary");
   bool whole = content && !json_is_null(content);
   snprintf(path, sizeof path, "%s.%s", at, whole ? "content" : "summary");
@@ -360,7 +359,8 @@ static void item(const api_answer *a, int i, bool open, const char *status, buf 
     buf_putc(out, '}');
     return;
   }
-  buf_puts(out, p->kind == API_REASONING ? "\"type\":\"reasoning\",\"summary\":[],\"content\":[" : "\"type\":\"message\",\"role\":\"assistant\",\"content\":[");
+  buf_puts(out,
+      p->kind == API_REASONING ? "\"type\":\"reasoning\",\"summary\":[],\"content\":[" : "\"type\":\"message\",\"role\":\"assistant\",\"content\":[");
   if (!open) part_object(p, bytes_of(c, p), out);
   buf_puts(out, "]}");
 }
@@ -472,7 +472,10 @@ static void response(const api_answer *a, const char *status, const err *why, bu
   emit_str(str_c(a->info->model), out);
   buf_puts(out, ",\"error\":");
   if (why) {
-    buf_printf(out, "{\"code\":\"%s\",\"message\":", why->code == ERR_LIMIT ? "rate_limit_exceeded" : err_lookup(why->code)->http < 500 ? "invalid_prompt" : "server_error");
+    buf_printf(out, "{\"code\":\"%s\",\"message\":",
+        why->code == ERR_LIMIT              ? "rate_limit_exceeded"
+        : err_lookup(why->code)->http < 500 ? "invalid_prompt"
+                                            : "server_error");
     emit_str(str_c(why->msg), out);
     buf_putc(out, '}');
   } else buf_puts(out, "null");

@@ -4,8 +4,8 @@
  * Threads: one owner.
  * Failure: memory only, told by turns_end.
  *
- * Pieces of an assistant's turn that follow each other make one message: what it thought, said (set end to end, as a chat's answer has it) and called.
- * Texts of another role that follow each other stay apart or are joined by newlines, as the dialect wants it. */
+ * Pieces of an assistant's turn that follow each other make one message: what it thought, said (set end to end, as a chat's answer has it) and
+ * called. Texts of another role that follow each other stay apart or are joined by newlines, as the dialect wants it. */
 #ifndef API_TURNS_H
 #define API_TURNS_H
 #include "base/buf.h"

@@ -70,6 +70,7 @@ typedef struct eng_stats {
   int64_t t_accepted, t_scheduled, t_first, t_last, t_done; /* clock_now(); 0: never happened */
   int64_t t_device;                                         /* ns in running steps, summed */
   const char *stop_text;                                    /* stop string that ended it, or NULL */
+  int stop;                                                 /* 1 + its number; 0: none */
 } eng_stats;
 
 typedef enum eng_event_kind {

@@ -89,6 +89,7 @@ bool out_token(seq *s, const model *m, int32_t token, const out_lp *lp, eng_fini
     if (at >= 0) {
       size_t keep = (size_t)at + (s->req.include_stop ? s->req.stop[which].n : 0);
       s->st.stop_text = s->req.stop[which].p;
+      s->st.stop = which + 1;
       buf_drop(&s->pend, 0);
       s->pend.n = keep; /* the rest never leaves */
       s->det.n = 0;

@@ -2,7 +2,7 @@
  * Not a router and not a dialect: paths and bodies are bytes here.
  * Ownership: an http_req lives from the handler's call until http_respond / http_stream_end returned or on_close ran; nobody keeps it longer.
  * Threads: all on the loop's thread.
- * Failure: what cannot be parsed is answered here (400, 408, 413, 414, 417, 431, 501, 505), OpenAI-shaped, and never reaches the handler.
+ * Failure: what cannot be parsed is answered here (400, 408, 413, 414, 417, 431, 501, 505), as `refusal` writes it, and never reaches the handler.
  *
  * Bounds: headers 64 KiB, 128 of them; body max_body (413, sent without reading the rest), all bodies together max_mem (503); header and body
  * time-outs against slow clients; connections max_conns (503 and close); idle keep-alive time-out; output buffered per stream max_out, then the
@@ -10,6 +10,7 @@
  * A client that has shut down only its sending side is owed its answer and gets it; one that is gone is told from it by a probe (http_conn.c). */
 #ifndef NET_HTTP_H
 #define NET_HTTP_H
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/str.h"
 #include "net/loop.h"
@@ -24,9 +25,11 @@ typedef struct http_opts {
   int max_conns;                           /* 0: 4096 */
   int header_ms, body_ms, idle_ms;         /* 0: 10 s, 60 s without progress (and a floor rate against drip-feeding), 120 s */
   int drain_ms;                            /* what a request under way may still take to arrive once draining began; 0: 5 s */
-  uint64_t max_out;                        /* bytes buffered for one slow reader of a stream; 0: 1 MiB */
+  uint64_t max_out;                        /* bytes buffered for one slow reader of a stream, before one more write; 0: 1 MiB */
   uint64_t max_mem;                        /* bytes of requests, and what http_hold adds, at once, all connections together; 0: 1 GiB */
   void (*handler)(http_req *r, void *ctx); /* the whole request has been read */
+  /* Writes the document of an answer that is given here, in the form its path asks for ("": not known); NULL: OpenAI's form. */
+  void (*refusal)(str path, const err *e, buf *out);
   void *ctx;
 } http_opts;
 

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 enum { READ_MIN = 4096, READ_MAX = 256 * 1024, READ_TURNS = 16, SPARE = 2048, KEEP_BUF = 64 * 1024 };
-enum { LINGER_MS = 2000, FLOOR_BYTES_S = 16 * 1024, STALL_MIN = 4096 };
+enum { LINGER_MS = 2000, FLOOR_BYTES_S = 16 * 1024, STALL_MIN = 4096, REFUSAL_MAX = 8192 };
 #define MS INT64_C(1000000)
 
 static void close_now(conn *c);
@@ -237,16 +237,24 @@ static void end_answer(conn *c) {
 void conn_refuse(conn *c, int status, err_code code, const char *why) {
   const err_info *info = err_lookup(code);
   char body[512];
+  err e;
+  buf b;
   /* `why` is one of our own sentences: nothing of the request is in it, so nothing needs escaping. */
   int n = snprintf(body, sizeof body, "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,\"code\":%s%s%s}}", why, info->openai,
       info->openai_code ? "\"" : "", info->openai_code ? info->openai_code : "null", info->openai_code ? "\"" : "");
+  buf_init(&b, REFUSAL_MAX);
+  err_set(&e, code, "%s", why);
+  if (c->s->o.refusal) c->s->o.refusal(c->h.head_done ? http_path(c) : STR(""), &e, &b);
+  str doc = b.n && !b.failed ? buf_view(&b) : (str){body, (size_t)n};
   c->keep = false;
   c->chunked = false;
   buf_clear(&c->extra);
-  struct iovec v[2] = {make_head(c, status, "application/json", n), {body, (size_t)n}};
+  struct iovec v[2] = {make_head(c, status, "application/json", (int)doc.n), {(char *)doc.p, doc.n}};
   c->state = CONN_FLUSH;
   c->deadline = INT64_MAX;
-  if (out_send(c, v, 2) && !out_pending(c)) next_request(c);
+  bool sent = out_send(c, v, 2);
+  buf_fini(&b);
+  if (sent && !out_pending(c)) next_request(c);
 }
 
 /* ---- reading ---- */
@@ -559,6 +567,7 @@ bool http_stream_write(http_req *r, str data) {
   char size[24];
   struct iovec v[3] = {{size, 0}, {(char *)data.p, data.n}, {(char *)"\r\n", 2}};
   bool sent;
+  size_t behind = out_pending(r);
   if (r->chunked) {
     v[0].iov_len = (size_t)snprintf(size, sizeof size, "%zx\r\n", data.n);
     sent = out_send(r, v, 3);
@@ -566,7 +575,7 @@ bool http_stream_write(http_req *r, str data) {
     sent = out_send(r, v + 1, 1);
   }
   r->early = false;
-  if (sent && out_pending(r) > r->s->o.max_out) {
+  if (sent && behind > r->s->o.max_out) {
     close_now(r);
     return false;
   }

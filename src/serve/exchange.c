@@ -2,8 +2,15 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "serve/stored.h"
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+enum {
+  PARSE_HERE = 256 << 10, /* bytes of a body that the loop parses itself */
+  HISTORY_MAX = 4 << 20   /* of the turns before: they are parsed there too */
+};
 
 typedef struct exchange {
   api_sink sink; /* first: events come back to it */
@@ -15,9 +22,11 @@ typedef struct exchange {
   api_info info;
   api_out out;
   api_call *call;
+  uint64_t tenant;
+  store_entry *before; /* the kept answer it goes on from; or NULL */
   loop_timer *tick;
   int64_t spoke; /* clock_now() of the last bytes written */
-  char id[SERVER_ID];
+  char id[SERVER_ID], unique[32];
 } exchange;
 
 /* ---- api_out over http_req ---- */
@@ -68,10 +77,32 @@ static void note_log(const exchange *x, bool left) {
                                     : ""));
 }
 
+/* Keeps a good answer, where the request allows it and its dialect can go on from one. One that is over the store's bound is not kept. */
+static void keep(const exchange *x) {
+  const api_dialect *d = x->req->dialect;
+  char id[STORE_ID];
+  buf body, in, out;
+  if (!d->resume || !x->req->store || x->answer.error.code) return;
+  snprintf(id, sizeof id, "%s%s", d->prefix, x->unique);
+  buf_init(&body, STORE_BYTES);
+  buf_init(&in, STORE_BYTES);
+  buf_init(&out, STORE_BYTES);
+  d->whole(&x->answer, &body);
+  d->input(&x->answer, &in);
+  d->output(&x->answer, &out);
+  store_turn t = {str_c(id), buf_view(&body), buf_view(&in), buf_view(&out)};
+  bool kept = !body.failed && !in.failed && !out.failed && store_put(server_store(x->server), x->tenant, &t, x->before);
+  if (!kept) log_warn("not kept", kv_s("id", x->id), kv_i("bytes", (int64_t)(body.n + in.n + out.n)));
+  buf_fini(&body);
+  buf_fini(&in);
+  buf_fini(&out);
+}
+
 static void end(exchange *x, bool left) {
   note_metrics(x, left);
   note_log(x, left);
   loop_timer_cancel(x->tick);
+  store_release(server_store(x->server), x->before);
   answer_fini(&x->answer);
   api_request_unref(x->req);
   free(x);
@@ -86,6 +117,7 @@ static void on_event(api_sink *s, const api_event *ev) {
     api_backend *b = server_serving(x->server)->backend;
     b->cancel(b, x->call);
   }
+  if (ev->kind == API_USAGE) keep(x);
   end(x, false);
 }
 
@@ -145,34 +177,121 @@ static exchange *exchange_new(server *s, http_req *r, const char *route, api_req
       .req = req,
       .spoke = clock_now(),
       .out = {x, out_header, out_whole, out_open, out_write, out_close},
-      .info = {.id = x->id, .created = clock_unix(), .model = p->name, .fingerprint = p->fingerprint, .accepted = http_accepted_ns(r)}};
+      .info = {x->id, clock_unix(), p->name, p->fingerprint, http_accepted_ns(r), x->unique}};
   snprintf(x->id, sizeof x->id, "%s", id);
+  snprintf(x->unique, sizeof x->unique, "%016llx%08llx", (unsigned long long)rng_seed(), (unsigned long long)rng_seed() & 0xffffffff);
   if (answer_init(&x->answer, req, &x->info, &x->out, e)) return x;
   free(x);
   return NULL;
 }
 
-void exchange_start(server *s, http_req *r, const char *route, const api_dialect *d) {
+/* Puts the turns of the kept answer it goes on from before a request's own. */
+static bool go_on(server *s, http_req *r, api_request *req, uint64_t tenant, store_entry **ret, err *e) {
+  json_t *past = NULL;
+  if (!req->previous.n) return true;
+  store_entry *x = store_find(server_store(s), tenant, req->previous);
+  if (!x) return stored_unknown(req->previous, "previous_response_id", e);
+  buf text;
+  buf_init(&text, HISTORY_MAX);
+  bool ok = store_history(x, &text, e) || err_prefix(e, "'previous_response_id'");
+  if (ok && !http_hold(r, json_cost(buf_view(&text))))
+    ok = err_set(e, ERR_BUSY, "the requests at hand take as much memory as they may: try again in a moment");
+  ok = ok && json_parse(buf_view(&text), &past, e) && req->dialect->resume(req, past, e);
+  json_decref(past);
+  buf_fini(&text);
+  if (ok) *ret = x;
+  else store_release(server_store(s), x);
+  return ok;
+}
+
+/* A request as it was parsed (or not: *e) goes to the backend. Takes req. */
+static void proceed(server *s, http_req *r, const char *route, api_request *req, const char *id, uint64_t tenant, err *e) {
   api_backend *b = server_serving(s)->backend;
-  api_request *req = NULL;
   exchange *x = NULL;
-  const char *id = server_request_id(s);
-  err e = {0};
-  if (server_hold(r, &e) && api_request_parse(d, http_body(r), &req, &e) && check(s, req, &e)) x = exchange_new(s, r, route, req, id, &e);
+  store_entry *before = NULL;
+  if (req && check(s, req, e) && go_on(s, r, req, tenant, &before, e)) x = exchange_new(s, r, route, req, id, e);
   if (!x) {
+    store_release(server_store(s), before);
     api_request_unref(req);
-    server_refuse(s, r, route, id, &e);
+    server_refuse(s, r, route, id, e);
     return;
   }
+  x->tenant = tenant;
+  x->before = before;
   req->accepted = x->info.accepted;
   req->now = x->info.created;
   if (!req->has_seed) req->seed = rng_seed() & ((UINT64_C(1) << 53) - 1); /* a number every JSON reader keeps whole */
   headers(x);
-  if (!b->start(b, req, &x->sink, &x->call, &e)) {
-    answer_fail(&x->answer, &e);
+  if (!b->start(b, req, &x->sink, &x->call, e)) {
+    answer_fail(&x->answer, e);
     end(x, false);
     return;
   }
   http_on_close(r, on_leave, x);
   if (req->stream) arm(x, server_options(s)->keep_alive_ns);
+}
+
+/* ---- reading: a body that takes a while is parsed on a worker, from a copy that outlives its client ---- */
+
+typedef struct reading {
+  server *server;
+  http_req *http; /* NULL: the client has gone */
+  atomic_bool left;
+  const char *route;
+  const api_dialect *dialect;
+  uint64_t tenant;
+  buf body;
+  api_request *req;
+  err error;
+  char id[SERVER_ID];
+} reading;
+
+static void read_run(void *arg) {
+  reading *d = arg;
+  if (!atomic_load(&d->left)) api_request_parse(d->dialect, buf_view(&d->body), &d->req, &d->error);
+}
+
+static void read_done(void *arg) {
+  reading *d = arg;
+  if (d->http) proceed(d->server, d->http, d->route, d->req, d->id, d->tenant, &d->error);
+  else api_request_unref(d->req);
+  buf_fini(&d->body);
+  free(d);
+}
+
+static void read_leave(http_req *r, void *arg) {
+  reading *d = arg;
+  (void)r;
+  d->http = NULL;
+  atomic_store(&d->left, true);
+  metrics_request(server_metrics(d->server), d->route, server_serving(d->server)->backend->name, 499);
+}
+
+static bool read_later(server *s, http_req *r, const char *route, const api_dialect *dialect, err *e) {
+  str body = http_body(r);
+  if (!http_hold(r, body.n)) return err_set(e, ERR_BUSY, "the requests at hand take as much memory as they may: try again in a moment");
+  reading *d = calloc(1, sizeof *d);
+  if (!d) return err_set(e, ERR_NOMEM, "out of memory for a request");
+  *d = (reading){.server = s, .http = r, .route = route, .dialect = dialect, .tenant = server_tenant(s)};
+  snprintf(d->id, sizeof d->id, "%s", server_request_id(s));
+  buf_init(&d->body, SIZE_MAX / 4);
+  bool ok = buf_str(&d->body, body) || err_set(e, ERR_NOMEM, "out of memory for a request of %zu bytes", body.n);
+  if (ok && !work_add(server_work(s), read_run, read_done, d)) ok = err_set(e, ERR_BUSY, "too many requests are waiting: try again in a moment");
+  if (ok) {
+    http_on_close(r, read_leave, d);
+    return true;
+  }
+  buf_fini(&d->body);
+  free(d);
+  return false;
+}
+
+void exchange_start(server *s, http_req *r, const char *route, const api_dialect *d) {
+  api_request *req = NULL;
+  const char *id = server_request_id(s);
+  err e = {0};
+  bool held = server_hold(r, &e), big = http_body(r).n > PARSE_HERE;
+  if (held && big && read_later(s, r, route, d, &e)) return;
+  if (held && !big) api_request_parse(d, http_body(r), &req, &e);
+  proceed(s, r, route, req, id, server_tenant(s), &e);
 }

@@ -85,9 +85,22 @@ static bool known(const keys *k, str key) {
   return any != 0;
 }
 
+static str shown(str authorization, str x_api_key) {
+  if (authorization.n > 7 && !strncasecmp(authorization.p, "Bearer ", 7)) return str_trim((str){authorization.p + 7, authorization.n - 7});
+  return str_trim(x_api_key);
+}
+
+uint64_t keys_tenant(str authorization, str x_api_key) {
+  str key = shown(authorization, x_api_key);
+  uint8_t d[32];
+  uint64_t t;
+  sha256_once(key.p, key.n, d);
+  memcpy(&t, d, sizeof t);
+  return t;
+}
+
 bool keys_check(const keys *k, str authorization, str x_api_key, err *e) {
-  str key = str_trim(x_api_key);
-  if (authorization.n > 7 && !strncasecmp(authorization.p, "Bearer ", 7)) key = str_trim((str){authorization.p + 7, authorization.n - 7});
+  str key = shown(authorization, x_api_key);
   if (!key.n) return err_set(e, ERR_AUTH, "no API key was sent: use the header 'Authorization: Bearer KEY' or 'x-api-key: KEY'");
   return known(k, key) || err_set(e, ERR_AUTH, "the API key is not known to this server");
 }

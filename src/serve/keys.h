@@ -14,4 +14,6 @@ void keys_free(keys *k);
 int keys_count(const keys *k);
 /* The value of an Authorization header ("Bearer KEY") or of x-api-key; either may be absent. */
 bool keys_check(const keys *k, str authorization, str x_api_key, err *e);
+/* A number for the key that was shown, the same for the same key and no other's; it does not tell the key. */
+uint64_t keys_tenant(str authorization, str x_api_key);
 #endif

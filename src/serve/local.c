@@ -533,7 +533,7 @@ static bool on_end(api_call *c, lane *l, const note *n) {
     return false;
   }
   if (!begin(c, n) || !echo(c, l, NULL)) return false;
-  api_event ev = {.kind = API_FINISH, .choice = l->index};
+  api_event ev = {.kind = API_FINISH, .choice = l->index, .stop = n->stats.stop};
   if (!finish(c, l, n->finish, &ev.finish) || !emit(c, &ev)) return false;
   if (c->ended < c->n_lanes) {
     pump(c);

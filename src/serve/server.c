@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "serve/exchange.h"
+#include "serve/stored.h"
 #include "serve/tokens.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,11 +18,13 @@ struct server {
   http_server *http;
   work *work;
   metrics *metrics;
+  store *store;
   server_opts opts;
   server_parts parts;
   server_state state;
   int64_t started;    /* Unix seconds: "created" of the model */
-  char id[SERVER_ID]; /* of the request being handled */
+  char id[SERVER_ID]; /* of the request being handled, and whose it is */
+  uint64_t tenant;
 };
 
 /* ---- paths ---- */
@@ -29,11 +32,11 @@ struct server {
 typedef struct server_route {
   const char *method, *path; /* path: also the label in metrics and logs */
   void (*handle)(server *s, http_req *r, const struct server_route *t, str rest);
-  bool both;   /* under /v1 as well */
-  bool open;   /* needs no key */
-  bool early;  /* answers while the model is loading */
-  bool prefix; /* the path goes on: /v1/models/{id} */
-  const api_dialect *dialect;
+  bool both;                  /* under /v1 as well */
+  bool open;                  /* needs no key */
+  bool early;                 /* answers while the model is loading */
+  bool prefix;                /* the path goes on: /v1/models/{id} */
+  const api_dialect *dialect; /* of its answers, errors and those of paths below it; NULL: OpenAI's */
 } server_route;
 
 static void on_health(server *s, http_req *r, const server_route *t, str rest);
@@ -59,9 +62,21 @@ static void on_template(server *s, http_req *r, const server_route *t, str rest)
   tokens_start(s, r, t->path, TOKENS_TEMPLATE);
 }
 
+static void on_count(server *s, http_req *r, const server_route *t, str rest) {
+  (void)rest;
+  tokens_start(s, r, t->path, TOKENS_COUNT);
+}
+static void on_stored(server *s, http_req *r, const server_route *t, str rest) { stored_get(s, r, t->path, rest); }
+static void on_delete(server *s, http_req *r, const server_route *t, str rest) { stored_delete(s, r, t->path, rest); }
+
 static const server_route routes[] = {
     {"POST", "/v1/chat/completions", on_text, .dialect = &api_openai_chat},
     {"POST", "/v1/completions", on_text, .dialect = &api_openai_completions},
+    {"POST", "/v1/responses", on_text, .dialect = &api_openai_responses},
+    {"GET", "/v1/responses/", on_stored, .prefix = true},
+    {"DELETE", "/v1/responses/", on_delete, .prefix = true},
+    {"POST", "/v1/messages", on_text, .dialect = &api_anthropic_messages},
+    {"POST", "/v1/messages/count_tokens", on_count, .dialect = &api_anthropic_messages},
     {"GET", "/v1/models", on_models},
     {"GET", "/v1/models/", on_model, .prefix = true},
     {"POST", "/tokenize", on_tokenize, .both = true},
@@ -76,23 +91,35 @@ static bool method_fits(const server_route *t, str method) {
   return str_is(method, t->method) || (!strcmp(t->method, "GET") && str_is(method, "HEAD"));
 }
 
+/* Which dialect an answer of our own is given in: that of the route the path is or continues. */
+static const api_dialect *dialect_of(str path) {
+  for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+    str p = str_c(routes[i].path);
+    if (routes[i].dialect && str_starts(path, p) && (path.n == p.n || path.p[p.n] == '/')) return routes[i].dialect;
+  }
+  return &api_openai_chat;
+}
+
+static void refusal(str path, const err *e, buf *out) { dialect_of(path)->error(e, out); }
+
 /* The route for a path; *ret_rest is what follows a prefix. NULL with ERR_NOT_FOUND, or ERR_METHOD when only the method is wrong. */
 static const server_route *find_route(http_req *r, str *ret_rest, err *e) {
   str path = http_path(r), method = http_method(r), bare = path;
-  const char *allow = NULL;
+  char allow[64] = "";
   if (str_starts(path, STR("/v1/"))) bare = (str){path.p + 3, path.n - 3};
   for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
     const server_route *t = &routes[i];
     str p = t->both ? bare : path, want = str_c(t->path);
     if (!(t->prefix ? str_starts(p, want) && p.n > want.n : str_eq(p, want))) continue;
     if (!method_fits(t, method)) {
-      allow = t->method;
+      size_t n = strlen(allow);
+      snprintf(allow + n, sizeof allow - n, "%s%s", n ? ", " : "", t->method);
       continue;
     }
     *ret_rest = (str){p.p + want.n, p.n - want.n};
     return t;
   }
-  if (allow) {
+  if (*allow) {
     http_add(r, "Allow", "%s", allow);
     err_set(e, ERR_METHOD, "%.*s does not go with %.*s: use %s", (int)(method.n < 20 ? method.n : 20), method.p, (int)(path.n < 100 ? path.n : 100),
         path.p, allow);
@@ -130,12 +157,17 @@ static void name_request(server *s, http_req *r) {
 }
 
 const char *server_request_id(const server *s) { return s->id; }
+uint64_t server_tenant(const server *s) { return s->tenant; }
+store *server_store(server *s) { return s->store; }
 
 static void handle(http_req *r, void *ctx) {
   server *s = ctx;
   err e = {0};
   str rest = {NULL, 0};
+  const api_dialect *d = dialect_of(http_path(r));
   name_request(s, r);
+  if (d->id_header) http_add(r, d->id_header, "%s", s->id);
+  s->tenant = s->opts.keys ? keys_tenant(http_header(r, "authorization"), http_header(r, "x-api-key")) : 0;
   const server_route *t = find_route(r, &rest, &e);
   if (t && allowed(s, r, t, &e)) t->handle(s, r, t, rest);
   else server_refuse(s, r, t ? t->path : "none", s->id, &e);
@@ -152,7 +184,7 @@ void server_refuse(server *s, http_req *r, const char *route, const char *id, co
   metrics_request(s->metrics, route, backend_name(s), status);
   log_info("refused", kv_s("id", id), kv_s("route", route), kv_i("status", status), kv_s("param", e->param), kv_s("error", e->msg));
   if (e->code == ERR_BUSY) http_add(r, "Retry-After", "1");
-  openai_error(e, &b);
+  dialect_of(http_path(r))->error(e, &b);
   http_respond(r, status, "application/json", buf_view(&b));
   buf_fini(&b);
 }
@@ -243,13 +275,16 @@ bool server_new(loop *l, const server_opts *o, server **ret, err *e) {
   *s = (server){.loop = l, .opts = *o, .started = clock_unix()};
   if (!s->opts.max_n) s->opts.max_n = API_MAX_CHOICES;
   if (!s->opts.keep_alive_ns) s->opts.keep_alive_ns = INT64_C(10000000000);
-  http_opts h = {.host = o->host, .port = o->port, .max_body = o->max_body, .max_conns = o->max_conns, .handler = handle, .ctx = s};
+  http_opts h = {
+      .host = o->host, .port = o->port, .max_body = o->max_body, .max_conns = o->max_conns, .handler = handle, .ctx = s, .refusal = refusal};
   s->metrics = metrics_new();
   s->work = work_new(l, WORKERS, WORK_QUEUE);
-  bool ok = s->metrics && s->work ? http_server_new(l, &h, &s->http, e) : err_set(e, ERR_NOMEM, "out of memory for the server");
+  s->store = store_new(o->store_count, o->store_bytes);
+  bool ok = s->metrics && s->work && s->store ? http_server_new(l, &h, &s->http, e) : err_set(e, ERR_NOMEM, "out of memory for the server");
   if (!ok) {
     work_free(s->work);
     metrics_free(s->metrics);
+    store_free(s->store);
     free(s);
     return false;
   }
@@ -277,6 +312,7 @@ void server_stop(server *s) {
 void server_free(server *s) {
   if (!s) return;
   metrics_free(s->metrics);
+  store_free(s->store);
   free(s);
 }
 

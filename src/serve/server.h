@@ -1,6 +1,6 @@
 /* server.h - one model server's face: listens, knows paths, keys and states, hands requests to dialects and the backend.
  * Not the process (signals, loading: run.h), not a request's life (exchange.h), not the engine (local.h is one backend of any).
- * Ownership: owns the HTTP server, the worker threads and the metrics; borrows loop, keys and the parts.
+ * Ownership: owns the HTTP server, the worker threads, the metrics and the kept answers; borrows loop, keys and the parts.
  * Threads: the loop's thread.
  * Failure: server_new: ERR_USAGE or ERR_IO when it cannot listen. A request's failure is answered to that request alone.
  * States: loading (only /health, /ready and /metrics answer, the rest 503), ready, draining (ready turns 503, new connections are refused). */
@@ -11,6 +11,7 @@
 #include "net/http.h"
 #include "serve/keys.h"
 #include "serve/metrics.h"
+#include "serve/store.h"
 #include "serve/work.h"
 
 typedef struct server server;
@@ -22,7 +23,9 @@ typedef struct server_opts {
   uint64_t max_body; /* 0: http.h's default */
   int max_conns;
   int max_n;             /* bound on n and best_of; 0: API_MAX_CHOICES */
-  int64_t keep_alive_ns; /* silence after which a stream gets a comment; 0: 10 s */
+  int64_t keep_alive_ns; /* silence after which a stream gets a ping or a comment; 0: 10 s */
+  int store_count;       /* bounds of the kept answers, as store.h; 0: its defaults */
+  uint64_t store_bytes;
 } server_opts;
 
 /* What serving needs, once it is loaded. */
@@ -60,4 +63,7 @@ bool server_knows(const server *s, str model, err *e);
  * handler returns. */
 enum { SERVER_ID = 129 };
 const char *server_request_id(const server *s);
+/* Whose request it is: a number for the key it came with, 0 where none is asked for. */
+uint64_t server_tenant(const server *s);
+store *server_store(server *s);
 #endif

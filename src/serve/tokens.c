@@ -60,6 +60,15 @@ static bool encode(job *j) {
   return ok;
 }
 
+static bool count(job *j) {
+  tok_ids ids = {0};
+  prompt_chat c;
+  bool ok = chat_of(j, &c) && prompt_chat_ids(j->model, &c, &ids, &j->error);
+  if (ok) buf_printf(&j->out, "{\"input_tokens\":%d}", ids.n);
+  free(ids.v);
+  return ok;
+}
+
 static bool decode(job *j) {
   json_t *list = json_object_get(j->doc, "tokens");
   tok_stream s;
@@ -92,6 +101,7 @@ static void run(void *arg) {
   job *j = arg;
   if (j->what == TOKENS_ENCODE) j->ok = encode(j);
   else if (j->what == TOKENS_DECODE) j->ok = decode(j);
+  else if (j->what == TOKENS_COUNT) j->ok = count(j);
   else j->ok = render(j);
   if (j->ok && j->out.failed) j->ok = err_set(&j->error, ERR_TOO_LARGE, "the answer is too long to send");
 }
@@ -133,9 +143,9 @@ static bool read_tokens(job *j, err *e) {
   return true;
 }
 
-/* Messages are read by the chat dialect, so that what is counted here is what a chat would be. */
+/* Messages are read by the dialect they come in, so that what is counted here is what a chat would be. */
 static bool read_chat(job *j, str body, err *e) {
-  if (!api_request_parse(&api_openai_chat, body, &j->chat, e)) return false;
+  if (!api_request_parse(j->what == TOKENS_COUNT ? &api_anthropic_count : &api_openai_chat, body, &j->chat, e)) return false;
   j->chat->now = clock_unix();
   return true;
 }
