@@ -47,6 +47,7 @@ void log_write(log_level l, const char *event, const log_kv *kv, int n_kv) {
   if (!json && plain(str_c(event))) buf_puts(&b, event);
   else quoted(&b, str_c(event));
   for (int i = 0; i < n_kv; i++) {
+    if (!kv[i].k) continue;
     if (json) buf_printf(&b, ",\"%s\":", kv[i].k);
     else buf_printf(&b, " %s=", kv[i].k);
     if (kv[i].t == 'i') buf_printf(&b, "%lld", (long long)kv[i].v.i);

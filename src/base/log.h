@@ -9,7 +9,7 @@
 
 typedef enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_OFF } log_level;
 typedef struct log_kv {
-  const char *k;
+  const char *k; /* NULL: nothing to say, the pair is left out */
   char t;
   union {
     int64_t i;

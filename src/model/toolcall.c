@@ -120,6 +120,7 @@ struct tool_parser {
   bool after;         /* a call has ended and no text has come since */
   bool committed;     /* of the current call: its name was told */
   bool named, argued; /* of the current object: name and arguments were seen */
+  bool doubled;       /* it began with {{ */
   bool array;         /* Mistral: inside [...] */
   bool kept;          /* the byte under way lies in `held` already */
   bool failed;        /* out of memory */
@@ -264,7 +265,7 @@ static int match_mark(tool_parser *p) {
 static void begin_body(tool_parser *p, const mark *m) {
   p->mark = m;
   p->begun = true;
-  p->named = p->argued = p->committed = p->array = false;
+  p->named = p->argued = p->doubled = p->committed = p->array = false;
   p->n_word = p->matched = 0;
   buf_clear(&p->name);
   buf_clear(&p->early);
@@ -392,13 +393,17 @@ static void on_next(tool_parser *p, char c) {
   p->n_word = 0;
   if (c == ',') p->state = S_FIRST;
   else if (c != '}' || !p->committed) wrong(p, c);
-  else if (p->array || (p->mark && p->mark->close)) p->state = S_CLOSE, p->matched = 0;
+  else if (p->array || p->form->bare == BARE_SLIP || (p->mark && p->mark->close)) p->state = S_CLOSE, p->matched = 0;
   else end_call(p);
 }
 
 static void on_first(tool_parser *p, char c) {
   if (space(c)) return;
   p->n_word = 0;
+  if (c == '{' && p->form->bare == BARE_SLIP && !p->doubled && !p->named && !p->argued) {
+    p->doubled = true; /* Qwen's prompt shows the object in {{ }}, and some of its models copy that */
+    return;
+  }
   if (c == '"') p->state = S_KEY;
   else if (c == '}') on_next(p, c);
   else wrong(p, c);

@@ -69,12 +69,10 @@ static void note_log(const exchange *x, bool left) {
   const api_answer *a = &x->answer;
   const api_times *t = &a->times;
   double ttft = t->first ? clock_ms(t->first - x->info.accepted) : 0;
+  const char *why = left ? "client left" : a->error.code ? a->error.msg : NULL;
   log_info("request", kv_s("id", x->id), kv_s("route", x->route), kv_i("status", left ? 499 : a->status), kv_i("stream", x->req->stream),
       kv_i("prompt", a->usage.prompt), kv_i("cached", a->usage.cached), kv_i("output", a->usage.output), kv_f("ttft_ms", ttft),
-      kv_f("e2e_ms", clock_ms(clock_now() - x->info.accepted)),
-      kv_s("error", left            ? "client left"
-                    : a->error.code ? a->error.msg
-                                    : ""));
+      kv_f("e2e_ms", clock_ms(clock_now() - x->info.accepted)), why ? kv_s("error", why) : (log_kv){0});
 }
 
 /* Keeps a good answer, where the request allows it and its dialect can go on from one. One that is over the store's bound is not kept. */

@@ -1,5 +1,6 @@
 /* OpenAI's dialects: what a body becomes, and the exact bytes a scripted run of events becomes, streamed and whole. */
 #include "api/dialect.h"
+#include "api/tools.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -87,6 +88,57 @@ static void test_chat_stream(void **s) {
       "{\"index\":0,\"delta\":{\"content\":\"Hi\"},\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n\n" CHUNK
       "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"length\"}],\"usage\":null}\n\n" CHUNK "],\"usage\":" USAGE "}\n\n"
       "data: [DONE]\n\nclose\n");
+  rig_close(&g);
+}
+
+#define TOOL(idx, rest) "{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":" #idx "," rest "}]},\"logprobs\":null,\"finish_reason\":null}]}\n\n"
+
+static void play_calls(rig *g) {
+  say(g, (api_event){.kind = API_REASONING, .text = STR("hm\n")});
+  text(g, 0, "So");
+  say(g, (api_event){.kind = API_TOOL, .tool = {.index = 0, .id = STR("call_1"), .name = STR("f")}});
+  say(g, (api_event){.kind = API_TOOL, .tool = {.index = 0, .args = STR("{\"a\":")}});
+  say(g, (api_event){.kind = API_TOOL, .tool = {.index = 0, .args = STR(" 1}")}});
+  say(g, (api_event){.kind = API_TOOL, .tool = {.index = 1, .id = STR("call_2"), .name = STR("g"), .args = STR("{}")}});
+  finish(g, 0, API_TOOL_CALLS);
+  usage(g);
+}
+
+/* The id and the name come first and once, then the arguments as they are written. */
+static void test_chat_calls_stream(void **s) {
+  (void)s;
+  rig g;
+  rig_open(&g, &api_openai_chat, CHAT ",\"stream\":true}");
+  play_calls(&g);
+  const char *at = strstr(g.seen.p, "data: ");
+  assert_non_null(at);
+  assert_string_equal(at,
+      CHUNK "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n" CHUNK
+            "{\"index\":0,\"delta\":{\"reasoning_content\":\"hm\\n\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n" CHUNK
+            "{\"index\":0,\"delta\":{\"content\":\"So\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n" CHUNK TOOL(
+                0, "\"id\":\"call_1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"\"}")
+                CHUNK TOOL(0, "\"function\":{\"arguments\":\"{\\\"a\\\":\"}") CHUNK TOOL(0, "\"function\":{\"arguments\":\" 1}\"}")
+                    CHUNK TOOL(1, "\"id\":\"call_2\",\"type\":\"function\",\"function\":{\"name\":\"g\",\"arguments\":\"{}\"}") CHUNK
+      "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\nclose\n");
+  rig_close(&g);
+}
+
+static void test_chat_calls_whole(void **s) {
+  (void)s;
+  rig g;
+  rig_open(&g, &api_openai_chat, CHAT "}");
+  play_calls(&g);
+  assert_non_null(strstr(g.seen.p,
+      "{\"role\":\"assistant\",\"content\":\"So\",\"reasoning_content\":\"hm\\n\",\"refusal\":null,\"tool_calls\":[{\"id\":\"call_1\",\"type\":"
+      "\"function\","
+      "\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"}},{\"id\":\"call_2\",\"type\":\"function\",\"function\":{\"name\":\"g\","
+      "\"arguments\":\"{}\"}}]},\"logprobs\":null,\"finish_reason\":\"tool_calls\"}"));
+  rig_close(&g);
+  rig_open(&g, &api_openai_chat, CHAT "}");
+  say(&g, (api_event){.kind = API_TOOL, .tool = {.index = 0, .id = STR("i"), .name = STR("f")}});
+  finish(&g, 0, API_LENGTH);
+  usage(&g);
+  assert_non_null(strstr(g.seen.p, "\"content\":null,\"refusal\":null,\"tool_calls\":[{"));
   rig_close(&g);
 }
 
@@ -239,6 +291,100 @@ static void test_refusals(void **s) {
   refused(t, "{\"prompt\":\"a\",\"best_of\":3,\"n\":2,\"stream\":true}", ERR_INPUT, "best_of", "streamed");
 }
 
+#define FN(name) "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}"
+
+static void test_tools(void **s) {
+  (void)s;
+  const api_dialect *c = &api_openai_chat;
+  api_request *r;
+  err e = {0};
+  assert_true(
+      api_request_parse(c, STR(CHAT ",\"tools\":[" FN("a-B_9") "," FN("g") "],\"tool_choice\":\"none\",\"parallel_tool_calls\":false}"), &r, &e));
+  assert_int_equal(json_array_size(r->tools), 2);
+  assert_true(str_is(r->tool_names[1], "g") && r->tool_choice == API_TOOLS_NONE && !r->parallel_tools);
+  api_request_unref(r);
+  assert_true(api_request_parse(c, STR(CHAT ",\"tools\":[],\"tool_choice\":null}"), &r, &e));
+  assert_true(!r->tools && r->tool_choice == API_TOOLS_AUTO && r->parallel_tools);
+  api_request_unref(r);
+  refused(c, CHAT ",\"tools\":[1]}", ERR_INPUT, "tools[0]", "object");
+  refused(c, CHAT ",\"tools\":[" FN("a") ",{\"type\":\"function\"}]}", ERR_INPUT, "tools[1].function", "missing");
+  refused(c, CHAT ",\"tools\":[{\"type\":\"custom\"}]}", ERR_UNSUPPORTED, "tools[0].type", "custom");
+  refused(c, CHAT ",\"tools\":[" FN("a b") "]}", ERR_INPUT, "tools[0].function.name", "letters");
+  refused(c, CHAT ",\"tools\":[" FN("") "]}", ERR_INPUT, "tools[0].function.name", "letters");
+  refused(
+      c, CHAT ",\"tools\":[" FN("a2345678901234567890123456789012345678901234567890123456789012345") "]}", ERR_INPUT, "tools[0].function.name", "64");
+  refused(c, CHAT ",\"tools\":[" FN("a") "],\"tool_choice\":\"required\"}", ERR_UNSUPPORTED, "tool_choice", "'auto'");
+  refused(c, CHAT ",\"tools\":[" FN("a") "],\"tool_choice\":" FN("a") "}", ERR_UNSUPPORTED, "tool_choice", "function");
+  refused(c, CHAT ",\"tool_choice\":5}", ERR_INPUT, "tool_choice", "'auto'");
+}
+
+/* At the bound and one past it, in number and in bytes. */
+static void test_tools_bounds(void **s) {
+  (void)s;
+  api_request *r;
+  err e = {0};
+  for (int n = API_MAX_TOOLS; n <= API_MAX_TOOLS + 1; n++) {
+    buf b;
+    buf_init(&b, 1 << 20);
+    buf_puts(&b, CHAT ",\"tools\":[");
+    for (int i = 0; i < n; i++) buf_printf(&b, "%s" FN("f%d"), i ? "," : "", i);
+    buf_puts(&b, "]}");
+    assert_int_equal(api_request_parse(&api_openai_chat, buf_view(&b), &r, &e), n == API_MAX_TOOLS);
+    if (n == API_MAX_TOOLS) api_request_unref(r);
+    else assert_non_null(strstr(e.msg, "at most 512"));
+    buf_fini(&b);
+  }
+  for (int mib = 1; mib <= 4; mib += 3) {
+    buf b;
+    buf_init(&b, 8 << 20);
+    buf_puts(&b, CHAT ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"");
+    for (int i = 0; i < mib << 20; i++) buf_putc(&b, 'x');
+    buf_puts(&b, "\"}}]}");
+    assert_int_equal(api_request_parse(&api_openai_chat, buf_view(&b), &r, &e), mib == 1);
+    if (mib == 1) api_request_unref(r);
+    else assert_non_null(strstr(e.msg, "at most 4194304"));
+    buf_fini(&b);
+  }
+}
+
+/* Arguments of past calls: opened where they are JSON; the text is kept where a model here wrote it and no client has printed it again. */
+static void test_past_calls(void **s) {
+  (void)s;
+  char own[TOOLS_ID];
+  tools_new_id(own, 5, false, true);
+  static const struct {
+    const char *id, *args; /* id NULL: our own */
+    bool object, written;
+  } rows[] = {{NULL, "{\\\"a\\\": 1}", true, true}, {NULL, "{\\\"a\\\":1}", true, false}, {NULL, "{\\\"a\\\": ", false, true},
+      {NULL, "", true, false}, {"call_abc", "{\\\"a\\\": 1}", true, false}, {"call_abc", "{a", false, false}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    api_request *r;
+    err e = {0};
+    char body[512];
+    snprintf(body, sizeof body,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"%s\",\"type\":"
+        "\"function\","
+        "\"function\":{\"name\":\"f\",\"arguments\":\"%s\"}}]}]}",
+        rows[i].id ? rows[i].id : own, rows[i].args);
+    if (!api_request_parse(&api_openai_chat, str_c(body), &r, &e)) fail_msg("%s", e.msg);
+    json_t *call = json_array_get(json_object_get(json_array_get(r->messages, 1), "tool_calls"), 0);
+    json_t *args = json_object_get(json_object_get(call, "function"), "arguments");
+    assert_int_equal(json_is_object(args), rows[i].object);
+    assert_int_equal(r->n_written, rows[i].written);
+    if (rows[i].written) assert_ptr_equal(r->written[0].value, args);
+    api_request_unref(r);
+  }
+#define CALLS(calls) "{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[" calls "]}]}"
+  refused(&api_openai_chat, CALLS("5"), ERR_INPUT, "messages[0].tool_calls[0]", "object");
+  refused(&api_openai_chat, CALLS("{\"id\":1}"), ERR_INPUT, "messages[0].tool_calls[0].id", "string");
+  refused(&api_openai_chat, CALLS("{\"type\":\"custom\"}"), ERR_UNSUPPORTED, "messages[0].tool_calls[0].type", "custom");
+  refused(&api_openai_chat, CALLS("{}"), ERR_INPUT, "messages[0].tool_calls[0].function", "object");
+  refused(&api_openai_chat, CALLS("{\"function\":{}}"), ERR_INPUT, "messages[0].tool_calls[0].function", "name' is missing");
+  refused(
+      &api_openai_chat, CALLS("{\"function\":{\"name\":\"f\",\"arguments\":[]}}"), ERR_INPUT, "messages[0].tool_calls[0].function", "string of JSON");
+  refused(&api_openai_chat, "{\"messages\":[{\"role\":\"tool\",\"tool_call_id\":\"x\",\"content\":\"a\xff\"}]}", ERR_INPUT, "", "UTF-8");
+}
+
 static void test_fields(void **s) {
   (void)s;
   api_request *r;
@@ -297,6 +443,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_chat_whole), cmocka_unit_test(test_chat_stream), cmocka_unit_test(test_completions_stream),
       cmocka_unit_test(test_completions_logprobs), cmocka_unit_test(test_chat_logprobs), cmocka_unit_test(test_errors),
       cmocka_unit_test(test_keep_alive), cmocka_unit_test(test_best_of), cmocka_unit_test(test_refusals), cmocka_unit_test(test_fields),
-      cmocka_unit_test(test_messages), cmocka_unit_test(test_cut_bodies)};
+      cmocka_unit_test(test_tools), cmocka_unit_test(test_tools_bounds), cmocka_unit_test(test_past_calls), cmocka_unit_test(test_chat_calls_stream),
+      cmocka_unit_test(test_chat_calls_whole), cmocka_unit_test(test_messages), cmocka_unit_test(test_cut_bodies)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,11 +56,45 @@ static void expect_error(const char *source, const given *g, err_code code, cons
   if (e.code != code || !strstr(e.msg, word) || (word2 && !strstr(e.msg, word2))) fail_msg("%.80s: code %d, %s", source, e.code, e.msg);
 }
 
+/* A past call's arguments are printed as they were written, by a plain tojson, alone or inside what holds them; any other style prints them anew. */
+static void test_written(void **s) {
+  (void)s;
+  static const struct {
+    const char *source, *with, *without;
+  } rows[] = {{"{{ messages[0].c.a | tojson }}", "{\"x\" :1.50}", "{\"x\": 1.5}"},
+      {"{{ messages[0].c | tojson }}", "{\"a\": {\"x\" :1.50}}", "{\"a\": {\"x\": 1.5}}"},
+      {"{{ messages[0].c.a | tojson(sort_keys=true) }}", "{\"x\": 1.5}", "{\"x\": 1.5}"},
+      {"{{ messages[0].c.a | tojson(separators=(',',':')) }}", "{\"x\":1.5}", "{\"x\":1.5}"}, {"{{ messages[1].s | tojson }}", "{bad \"", "\"t\""},
+      {"{{ messages[1].s }}", "t", "t"}, {"{{ messages[0].c.a.x }}", "1.5", "1.5"}, {"{% if messages[0].c.a is mapping %}y{% endif %}", "y", "y"}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (int kept = 0; kept < 2; kept++) {
+      json_t *m = json("[{\"role\":\"user\",\"c\":{\"a\":{\"x\":1.5}}},{\"role\":\"user\",\"s\":\"t\"}]");
+      json_t *a = json_object_get(json_object_get(json_array_get(m, 0), "c"), "a"), *t = json_object_get(json_array_get(m, 1), "s");
+      const bool raw = rows[i].with[1] == 'b'; /* text that was no JSON is the value itself */
+      if (raw && kept) {
+        json_object_set_new(json_array_get(m, 1), "s", json_string("{bad \""));
+        t = json_object_get(json_array_get(m, 1), "s");
+      }
+      const chat_written w[] = {{a, STR("{\"x\" :1.50}")}, {t, STR("{bad \"")}};
+      chat_tmpl *c;
+      chat_text r = {0};
+      err e = {0};
+      assert_true(chat_compile(str_c(rows[i].source), &c, &e));
+      if (!chat_render(c, &(chat_vars){.messages = m, .written = kept ? w : NULL, .n_written = kept ? 2 : 0}, &r, &e)) fail_msg("%s", e.msg);
+      assert_string_equal(r.text.p, kept ? rows[i].with : rows[i].without);
+      if (strstr(rows[i].source, "tojson"))
+        for (size_t k = 0; k < r.text.n; k++) assert_int_equal(r.trust[k] && (r.text.p[k] == 'x' || r.text.p[k] == 'b'), 0);
+      chat_text_fini(&r);
+      chat_free(c);
+      json_decref(m);
+    }
+}
+
 /* ---- trust ---- */
 
 /* marks: one character a byte of the text, 'T' trusted, '.' not. u is untrusted text. */
 static void expect_trust(const char *source, const char *text, const char *marks) {
-  const given g = {.messages = "[{\"role\":\"user\",\"content\":\"  <|im_end|> \"}]",
+  const kept g = {.messages = "[{\"role\":\"user\",\"content\":\"  <|im_end|> \"}]",
       .extra = "{\"u\":\"<|x|>\",\"w\":\"a b\",\"l\":[\"p\",\"q\"],\"n\":12,\"k\":\"<s>\",\"h\":\"<\",\"low\":\"a\\u00e9\"}"};
   chat_text r = {0};
   err e = {0};
@@ -79,6 +113,8 @@ static void test_trust_sources(void **state) {
   expect_trust("{{ '<|a|>' }}{{ bos_token }}{{ k }}{{ eos_token }}", "<|a|><s><s></s>", "TTTTTTTT...TTTT");
   expect_trust(
       "{{ '<|im_start|>' + messages[0].role + '\\n' + messages[0].content }}", "<|im_start|>user\n  <|im_end|> ", "TTTTTTTTTTTTTTTTT.............");
+  /* a role is trusted only where it is one of the closed set, and only as the role */
+  expect_trust("{{ messages[0].role }}{{ (messages + [{'role': u}])[1].role }}{{ messages[0]['role'][:2] }}", "user<|x|>us", "TTTT.....TT");
   expect_trust("{% for m in messages %}[{{ m['content'] }}]{% endfor %}", "[  <|im_end|> ]", "T.............T");
   expect_trust("{{ n }}{{ 5 }}{{ true }}{{ none }}", "125TrueNone", "..........."); /* made, not written */
 }
@@ -386,7 +422,7 @@ static void test_threads_share_a_template(void **state) {
 int main(void) {
   setenv("TZ", "UTC", 1);
   tzset();
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_trust_sources), cmocka_unit_test(test_trust_text_filters),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_written), cmocka_unit_test(test_trust_sources), cmocka_unit_test(test_trust_text_filters),
       cmocka_unit_test(test_trust_sequences), cmocka_unit_test(test_trust_made_text), cmocka_unit_test(test_trust_carriers),
       cmocka_unit_test(test_bounds_of_rendering), cmocka_unit_test(test_bounds_of_compiling), cmocka_unit_test(test_bad_source),
       cmocka_unit_test(test_errors_name_the_place), cmocka_unit_test(test_refused_by_name), cmocka_unit_test(test_messages_are_prepared),

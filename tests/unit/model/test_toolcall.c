@@ -118,6 +118,10 @@ static void test_hermes(void **st) {
       /* marks forgotten, or a fence in their place */
       {"{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n", "{f|{\"a\": 1}}"},
       {"So:\n```json\n{\n  \"name\": \"f\",\n  \"arguments\": {}\n}\n{\"name\": \"g\", \"arguments\": {}}\n```\nok", "So:{f|{}}{g|{}}\nok"},
+      {"{{\"name\": \"f\", \"arguments\": {\"a\": 1}}}\nok", "{f|{\"a\": 1}}\nok"},
+      {"<tool_call>{{\"name\": \"f\", \"arguments\": {}}}</tool_call>", "{f|{}}"},
+      {"{{{\"name\": \"f\", \"arguments\": {}}}}", NULL},
+      {"{{ user }}", NULL},
       {"```json\n{\"name\": \"f\", \"age\": 3}\n```", NULL},
       {"```json\n{\"name\": \"f\"}\n```", NULL},
       {"```json\n[1]\n```", NULL},
