@@ -3,6 +3,7 @@
 #include "engine/weights.h"
 #include "fetch/fetch.h"
 #include "model/model.h"
+#include "serve/defaults.h"
 #include "term/progress.h"
 #include <stdlib.h>
 
@@ -43,10 +44,19 @@ typedef struct figures {
   bool runs; /* arch is filled */
   err why;   /* why not */
   arch arch;
+  char sampling[DEFAULTS_TEXT]; /* what a request gets that does not say */
   uint64_t params, weight_bytes, read_bytes, kv_bytes, ctx;
 } figures;
 
+static void compute_sampling(figures *f) {
+  model m = {.file = (mfile *)f->g}; /* only read; a model's own pointer is not to a constant */
+  err e = {0};
+  if (model_defaults(&m, &e)) defaults_apply(&m, f->path, f->sampling);
+  else snprintf(f->sampling, sizeof f->sampling, "refused: %.180s", e.msg);
+}
+
 static void compute(figures *f, int64_t ctx) {
+  compute_sampling(f);
   f->params = arch_params(f->g);
   for (uint64_t i = 0; i < f->g->n_tensors; i++) f->weight_bytes += f->g->tensors[i].bytes;
   f->runs = arch_read(f->g, weights_type_ok, &f->arch, &f->why);
@@ -186,6 +196,7 @@ static void print_text(const figures *f, bool tensors) {
   putchar('\n');
   if (f->runs) print_cost(f);
   else printf("  %-18s no: %s\n", "runs here", f->why.msg);
+  printf("  %-18s %s\n", "sampling", f->sampling);
   puts("\nmetadata");
   buf_init(&b, 1 << 20);
   for (uint64_t i = 0; i < g->n_vals; i++) {
@@ -262,6 +273,7 @@ static void print_json(const figures *f, bool tensors) {
   json_t *hist = json_object(), *meta = json_object(), *list = json_array();
   for (int i = 0; i < n; i++)
     json_object_set_new(hist, types[i].type->name, json_pack("{s:I, s:I}", "tensors", (json_int_t)types[i].n, "bytes", (json_int_t)types[i].bytes));
+  json_object_set_new(o, "sampling", json_text(str_c(f->sampling)));
   json_object_set_new(o, "types", hist);
   json_object_set_new(o, "runs", json_boolean(f->runs));
   if (f->runs) {

@@ -4,8 +4,10 @@
 #include "base/os.h"
 #include "base/yaml.h"
 #include "fetch/models_yaml.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { CATALOG_MAX = 4 << 20, MAX_MODELS = 4096, MAX_PARTS = 999 };
@@ -134,8 +136,20 @@ static bool files(reader *r, json_t *o, cat_model *m) {
   return true;
 }
 
+static bool sampling(reader *r, json_t *o, cat_sampling *s) {
+  static const char *const fields[] = {"temperature", "top_p", "top_k", "min_p", "repetition", NULL};
+  *s = (cat_sampling){NAN, NAN, NAN, NAN, -1};
+  if (!o || json_is_null(o)) return true;
+  if (!json_is_object(o)) return bad(r, "sampling", "expected a mapping such as {temperature: 0.7}");
+  if (!known_fields(r, o, fields)) return false;
+  bool ok = json_get_f64(o, "sampling", "temperature", 0, 100, &s->temperature, r->e) && json_get_f64(o, "sampling", "top_p", 0, 1, &s->top_p, r->e) &&
+            json_get_i64(o, "sampling", "top_k", 0, INT32_MAX, &s->top_k, r->e) && json_get_f64(o, "sampling", "min_p", 0, 1, &s->min_p, r->e) &&
+            json_get_f64(o, "sampling", "repetition", 0.01, 100, &s->repetition, r->e);
+  return ok ? true : err_prefix(r->e, "%s: model %s", r->origin, r->model);
+}
+
 static bool model(reader *r, json_t *o, cat_model *m) {
-  static const char *const fields[] = {"title", "what", "architecture", "weights", "context", "licence", "terms", "files", "sources", NULL};
+  static const char *const fields[] = {"title", "what", "architecture", "weights", "context", "licence", "terms", "sampling", "files", "sources", NULL};
   if (!json_is_object(o)) return bad(r, "models", "expected a mapping with files and sources");
   if (!known_fields(r, o, fields)) return false;
   m->title = m->what = m->architecture = m->weights = m->licence = "";
@@ -144,7 +158,7 @@ static bool model(reader *r, json_t *o, cat_model *m) {
   if (!json_get_i64(o, "models", "context", 1, 1 << 30, &m->context, r->e)) return err_prefix(r->e, "%s: model %s", r->origin, r->model);
   return text(r, o, "title", false, &m->title) && text(r, o, "what", false, &m->what) && text(r, o, "architecture", false, &m->architecture) &&
          text(r, o, "weights", false, &m->weights) && text(r, o, "licence", false, &m->licence) && text(r, o, "terms", false, &m->terms) &&
-         files(r, o, m);
+         sampling(r, json_object_get(o, "sampling"), &m->sampling) && files(r, o, m);
 }
 
 static int index_of(const catalog *c, const char *name) {
@@ -251,6 +265,20 @@ const char *catalog_default(const catalog *c) { return c->def ? c->def : ""; }
 const cat_model *catalog_find(const catalog *c, const char *name) {
   int i = index_of(c, name);
   return i < 0 ? NULL : &c->models[i];
+}
+
+const cat_model *catalog_of_file(const catalog *c, const char *path) {
+  const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+  for (int i = 0; i < c->n; i++) {
+    const cat_model *m = &c->models[i];
+    char file[OS_PATH];
+    struct stat st;
+    bool folder = m->n_files > 1;
+    if (strcmp(base, folder ? m->name : m->files->name) != 0) continue;
+    if (snprintf(file, sizeof file, "%s%s%s", path, folder ? "/" : "", folder ? m->files->name : "") >= (int)sizeof file) continue;
+    if (stat(file, &st) == 0 && S_ISREG(st.st_mode) && (!m->files->bytes || (uint64_t)st.st_size == m->files->bytes)) return m;
+  }
+  return NULL;
 }
 
 const char *catalog_nearest(const catalog *c, const char *name) {

@@ -25,10 +25,17 @@ typedef struct cat_file {
   int n_src;
 } cat_file;
 
+/* What the model's makers recommend; NAN, and -1 for top_k: not stated. */
+typedef struct cat_sampling {
+  double temperature, top_p, min_p, repetition;
+  int64_t top_k;
+} cat_sampling;
+
 typedef struct cat_model {
   const char *name, *title, *what, *architecture, *weights, *licence; /* "" when not stated */
   const char *terms;                                                  /* where the licence to accept can be read, or NULL */
   int64_t context;
+  cat_sampling sampling;
   const cat_file *files; /* the first holds the weights */
   int n_files;
   bool user; /* from the user's own file */
@@ -44,6 +51,8 @@ int catalog_count(const catalog *c);
 const cat_model *catalog_at(const catalog *c, int i);
 const cat_model *catalog_find(const catalog *c, const char *name);
 const char *catalog_nearest(const catalog *c, const char *name); /* NULL when nothing is close */
+/* The entry whose weights lie at this path (a file, or a folder of several): same file name, and same size where the entry states one. NULL: none. */
+const cat_model *catalog_of_file(const catalog *c, const char *path);
 const char *catalog_default(const catalog *c);
 
 /* Writes tmpl with {FILE}, {N}, {NN}, {N-1} filled in. False when it does not fit. */

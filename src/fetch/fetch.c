@@ -6,6 +6,7 @@
 #include "model/model.h"
 #include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -438,6 +439,15 @@ bool fetch_model(const char *what, const fetch_opts *o, char path[OS_PATH], char
   bool ok = m ? fetch_named(m, o, path, name, e) : access(what, F_OK) == 0 ? fetch_path(what, path, name, e) : unknown(c, what, e);
   catalog_free(c);
   return ok;
+}
+
+bool fetch_sampling(const char *path, cat_sampling *ret) {
+  catalog *c = NULL;
+  if (!catalog_load(&c, NULL)) return false; /* as below */
+  const cat_model *m = catalog_of_file(c, path);
+  if (m) *ret = m->sampling;
+  catalog_free(c);
+  return m && (!isnan(ret->temperature) || !isnan(ret->top_p) || !isnan(ret->min_p) || !isnan(ret->repetition) || ret->top_k >= 0);
 }
 
 const char *fetch_default(void) {

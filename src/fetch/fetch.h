@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/os.h"
 #include "base/json.h"
+#include "fetch/catalog.h"
 #include <signal.h>
 
 enum { FETCH_NAME = 128 };
@@ -38,7 +39,11 @@ typedef struct fetch_opts {
 bool fetch_model(const char *what, const fetch_opts *o, char path[OS_PATH], char name[FETCH_NAME], err *e);
 const char *fetch_default(void); /* the model used when none is named: "smollm2-135m" */
 
+/* The sampling the catalogue recommends for the model at this path. False: no entry has this file, or it recommends nothing. */
+bool fetch_sampling(const char *path, cat_sampling *ret);
+
 /* [{name, title, what, file, path, bytes, sha256, architecture, weights, licence, state: "verified"|"partial"|"absent"|"unverified", have_bytes,
- * catalogue, runs (false: fetched, but not run by this version; absent: not known), context}] */
+ * catalogue, runs (false: fetched, but not run by this version; absent: not known), context,
+ * sampling: {temperature, top_p, top_k, min_p, repetition}, what is recommended of them}] */
 bool fetch_list(json_t **ret, err *e);
 #endif

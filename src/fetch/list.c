@@ -2,6 +2,7 @@
 #include "model/arch.h"
 #include "model/gguf.h"
 #include <dirent.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -28,6 +29,21 @@ static store_state model_state(const cat_model *m, const char *path, uint64_t *r
   return worst == STORE_ABSENT && some ? STORE_PARTIAL : worst;
 }
 
+/* What is recommended of the five; NULL when nothing is. */
+static json_t *sampling_json(const cat_sampling *s) {
+  const struct {
+    const char *name;
+    double v;
+  } row[] = {{"temperature", s->temperature}, {"top_p", s->top_p}, {"min_p", s->min_p}, {"repetition", s->repetition}};
+  json_t *o = json_object();
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+    if (!isnan(row[i].v)) json_object_set_new(o, row[i].name, json_real(row[i].v));
+  if (s->top_k >= 0) json_object_set_new(o, "top_k", json_integer(s->top_k));
+  if (json_object_size(o)) return o;
+  json_decref(o);
+  return NULL;
+}
+
 static bool add_named(json_t *list, const cat_model *m, const char *dir) {
   char path[OS_PATH];
   uint64_t have, total = 0;
@@ -39,6 +55,8 @@ static bool add_named(json_t *list, const cat_model *m, const char *dir) {
       m->weights, "licence", m->licence, "state", state_names[s], "have_bytes", (json_int_t)have, "catalogue", m->user ? "user" : "built-in");
   if (o && *m->architecture) json_object_set_new(o, "runs", json_boolean(arch_known(str_c(m->architecture))));
   if (o && m->context) json_object_set_new(o, "context", json_integer(m->context));
+  json_t *sampling = o ? sampling_json(&m->sampling) : NULL;
+  if (sampling) json_object_set_new(o, "sampling", sampling);
   return o && json_array_append_new(list, o) == 0;
 }
 

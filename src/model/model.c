@@ -125,7 +125,7 @@ static bool sampling(const mfile *g, const char *key, double lo, double hi, floa
 }
 
 /* The model's generation config, as converters write it. */
-static bool read_defaults(model *m, err *e) {
+bool model_defaults(model *m, err *e) {
   const mfile *g = m->file;
   int64_t k = -1;
   if (!mf_i64(g, "general.sampling.top_k", &k, e)) return false;
@@ -160,7 +160,7 @@ static bool read_fingerprint(model *m, err *e) {
 }
 
 static bool read_parts(model *m, bool (*type_ok)(uint32_t wtype), err *e) {
-  return arch_read(m->file, type_ok, &m->arch, e) && model_tok(m->file, &m->tok, e) && read_chat(m, e) && read_defaults(m, e) &&
+  return arch_read(m->file, type_ok, &m->arch, e) && model_tok(m->file, &m->tok, e) && read_chat(m, e) && model_defaults(m, e) &&
          read_fingerprint(m, e);
 }
 

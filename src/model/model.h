@@ -32,6 +32,7 @@ bool model_open(const char *path, bool (*type_ok)(uint32_t wtype), model **ret, 
 void model_close(model *m);
 /* A GGUF file (any part of one in parts) or a folder of safetensors (or a file of its weights), opened as what it is. */
 bool model_file(const char *path, mfile **ret, err *e);
+bool model_defaults(model *m, err *e);               /* m->file is there; fills the generation defaults from it */
 bool model_tok(const mfile *g, tok **ret, err *e); /* its tokenizer, wherever that is written */
 void model_stem(const char *path, char out[MODEL_NAME]); /* what a model at this path is called: its file or folder without what all are called */
 #endif

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "engine/weights.h"
 #include "fetch/fetch.h"
+#include "serve/defaults.h"
 #include "serve/local.h"
 #include "serve/server.h"
 #include <arpa/inet.h>
@@ -24,7 +25,8 @@ typedef struct run {
   engine *engine;
   local *local;
   char path[OS_PATH], name[FETCH_NAME], fingerprint[24];
-  err error; /* of loading */
+  char sampling[DEFAULTS_TEXT]; /* what holds where a request does not say */
+  err error;                    /* of loading */
   int64_t began;
   int signals;
   volatile sig_atomic_t stop_fetch;
@@ -98,6 +100,7 @@ static bool load(run *r) {
   if (!fetch_model(o->model ? o->model : fetch_default(), &f, r->path, r->name, e)) return false;
   watch_file(r->path);
   if (!model_open(r->path, weights_type_ok, &r->model, e)) return false;
+  defaults_apply(r->model, r->path, r->sampling);
   eng_opts g = {.threads = (int)o->threads,
       .isa = o->isa,
       .ctx = (int)o->ctx,
@@ -157,7 +160,7 @@ static void on_loaded(void *arg) {
       .gauges_ctx = r->engine};
   server_ready(r->server, &p);
   log_info("ready", kv_s("model", p.name), kv_s("file", r->path), kv_i("ctx", p.ctx), kv_s("isa", engine_ops(r->engine)->name),
-      kv_i("port", server_port(r->server)), kv_f("load_ms", clock_ms(clock_now() - r->began)));
+      kv_s("sampling", r->sampling), kv_i("port", server_port(r->server)), kv_f("load_ms", clock_ms(clock_now() - r->began)));
   print_url(r);
 }
 

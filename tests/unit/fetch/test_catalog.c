@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <cmocka.h>
 #include "fetch/job.h"
+#include <math.h>
 #include <stdio.h>
+#include <unistd.h>
 
 static void test_built_in(void **state) {
   (void)state;
@@ -39,6 +41,43 @@ static void test_built_in(void **state) {
   assert_null(catalog_find(c, "smollm2-135m")->terms);
   const cat_source *s = &catalog_find(c, "whisper-base")->files[0].src[1]; /* a file's own sources win over the model's */
   assert_int_equal(s->parts, 2);
+  catalog_free(c);
+}
+
+/* The file's own name and size decide whose advice holds; a file that only shares the name has none. */
+static void test_sampling(void **state) {
+  (void)state;
+  char dir[] = "/tmp/weir-catalog-XXXXXX", path[64];
+  catalog *c = catalog_new();
+  err e = {0};
+  assert_true(catalog_add(c,
+      str_c("models: {a: {sampling: {temperature: 0.25, top_k: 20}, files: [{name: w.gguf, bytes: 3}], sources: [{hf: o/r/x}]},"
+            " b: {files: [{name: z.gguf}], sources: [{hf: o/r/z}]}}"),
+      "here", false, &e));
+  const cat_sampling *a = &catalog_find(c, "a")->sampling, *b = &catalog_find(c, "b")->sampling;
+  assert_true(a->temperature == 0.25 && a->top_k == 20 && isnan(a->top_p) && isnan(a->min_p) && isnan(a->repetition));
+  assert_true(isnan(b->temperature) && b->top_k == -1);
+  assert_non_null(mkdtemp(dir));
+  snprintf(path, sizeof path, "%s/w.gguf", dir);
+  assert_null(catalog_of_file(c, path)); /* not there */
+  for (int n = 1; n <= 4; n++) {
+    FILE *f = fopen(path, "a");
+    assert_non_null(f);
+    fputc('x', f);
+    fclose(f);
+    assert_ptr_equal(catalog_of_file(c, path), n == 3 ? catalog_find(c, "a") : NULL);
+  }
+  unlink(path);
+  rmdir(dir);
+  static const char *const wrong[] = {"7", "{temperature: hot}", "{temperature: -1}", "{top_p: 1.5}", "{top_k: 0.5}", "{heat: 1}"};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    char doc[256];
+    err why = {0};
+    snprintf(doc, sizeof doc, "models: {q: {sampling: %s, files: [{name: y}], sources: [{hf: o/r/y}]}}", wrong[i]);
+    assert_false(catalog_add(c, str_c(doc), "there", true, &why));
+    assert_int_equal(why.code, ERR_INPUT);
+    assert_non_null(strstr(why.msg, "model q"));
+  }
   catalog_free(c);
 }
 
@@ -131,7 +170,7 @@ static void test_hub_names(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest t[] = {cmocka_unit_test(test_built_in), cmocka_unit_test(test_user_replaces), cmocka_unit_test(test_refusals),
+  const struct CMUnitTest t[] = {cmocka_unit_test(test_built_in), cmocka_unit_test(test_sampling), cmocka_unit_test(test_user_replaces), cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_expand), cmocka_unit_test(test_safe_path), cmocka_unit_test(test_hub_names)};
   return cmocka_run_group_tests(t, NULL, NULL);
 }
