@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "dash/page.h"
 #include "serve/exchange.h"
 #include "serve/stored.h"
 #include "serve/tokens.h"
@@ -39,6 +40,7 @@ typedef struct server_route {
   const api_dialect *dialect; /* of its answers, errors and those of paths below it; NULL: OpenAI's */
 } server_route;
 
+static void on_page(server *s, http_req *r, const server_route *t, str rest);
 static void on_health(server *s, http_req *r, const server_route *t, str rest);
 static void on_ready(server *s, http_req *r, const server_route *t, str rest);
 static void on_metrics(server *s, http_req *r, const server_route *t, str rest);
@@ -70,6 +72,7 @@ static void on_stored(server *s, http_req *r, const server_route *t, str rest) {
 static void on_delete(server *s, http_req *r, const server_route *t, str rest) { stored_delete(s, r, t->path, rest); }
 
 static const server_route routes[] = {
+    {"GET", "/", on_page, .open = true, .early = true},
     {"POST", "/v1/chat/completions", on_text, .dialect = &api_openai_chat},
     {"POST", "/v1/completions", on_text, .dialect = &api_openai_completions},
     {"POST", "/v1/responses", on_text, .dialect = &api_openai_responses},
@@ -207,6 +210,20 @@ bool server_knows(const server *s, str name, err *e) {
 }
 
 /* ---- small pages ---- */
+
+/* The page itself is no secret: what it asks for wants the key. */
+static void on_page(server *s, http_req *r, const server_route *t, str rest) {
+  (void)rest;
+  const page *p = page_chat();
+  bool fresh = page_fresh(p, http_header(r, "if-none-match"));
+  http_add(r, "ETag", "%s", p->etag);
+  http_add(r, "Cache-Control", "no-cache"); /* kept, but asked after: another version of the program may stand here tomorrow */
+  http_add(r, "Content-Security-Policy", "%s", p->policy);
+  http_add(r, "X-Content-Type-Options", "nosniff");
+  http_add(r, "Referrer-Policy", "no-referrer");
+  metrics_request(s->metrics, t->path, backend_name(s), fresh ? 304 : 200);
+  http_respond(r, fresh ? 304 : 200, p->type, fresh ? STR("") : p->body);
+}
 
 static void on_health(server *s, http_req *r, const server_route *t, str rest) {
   (void)rest;
