@@ -41,6 +41,12 @@ FORMS = {
     "gemma3": ("Gemma3", dict(head_dim=8, num_hidden_layers=4, sliding_window=10, query_pre_attn_scalar=12, rms_norm_eps=1e-6,
                               layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]), torch.bfloat16, None),
     "phi3": ("Phi3", dict(tie_word_embeddings=False, sliding_window=None), torch.bfloat16, None),
+    # longer than 32 tokens, so that the long factors hold
+    "phi3-longrope": ("Phi3", dict(num_hidden_layers=1, sliding_window=None, original_max_position_embeddings=32, rope_parameters=dict(
+        rope_type="longrope", rope_theta=10000.0, long_factor=[1.0, 1.5, 2.5, 4.0], short_factor=[1.0, 1.0, 1.25, 1.5],
+        original_max_position_embeddings=32)), torch.bfloat16, None),
+    "qwen2-yarn": ("Qwen2", dict(num_hidden_layers=1, rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0,
+                                                                           original_max_position_embeddings=64)), torch.bfloat16, None),
     "granite": ("Granite", dict(embedding_multiplier=3.0, residual_multiplier=0.5, attention_multiplier=0.25, logits_scaling=2.0), torch.bfloat16, None),
     "olmo2": ("Olmo2", dict(), torch.bfloat16, None),
     "smollm3": ("SmolLM3", dict(num_hidden_layers=4), torch.bfloat16, None),

@@ -15,6 +15,8 @@ static void bend_qk(arch *a) { a->eps += 0.05f; }
 static void bend_turn(arch *a) { a->layer[3].turn = 0; }
 static void bend_factors(arch *a) { a->turn[0].factors = false; }
 
+static void bend_yarn(arch *a) { a->turn[0].yarn = false; }
+
 static const struct row {
   const char *folder, *logits;
   const char *what; /* is bent */
@@ -30,6 +32,8 @@ static const struct row {
     {"gemma3", "gemma3", "the one of the norms", bend_norm},
     {"gemma3", "gemma3", "the window", bend_window},
     {"phi3", "phi3", "RoPE's halves", bend_rope},
+    {"phi3-longrope", "phi3-longrope", "the long factors", bend_factors},
+    {"qwen2-yarn", "qwen2-yarn", "YaRN", bend_yarn},
     {"granite", "granite", "the residual's scale", bend_residual},
     {"olmo2", "olmo2", "the norm's epsilon", bend_qk},
     {"smollm3", "smollm3", "the layer that does not turn", bend_turn},
