@@ -10,7 +10,7 @@
 static const struct {
   char letter;
   const api_dialect *d;
-} dialects[] = {{'c', &api_openai_chat}, {'p', &api_openai_completions}};
+} dialects[] = {{'c', &api_openai_chat}, {'p', &api_openai_completions}, {'r', &api_openai_responses}, {'a', &api_anthropic_messages}, {'n', &api_anthropic_count}};
 enum { N_DIALECTS = sizeof dialects / sizeof *dialects };
 
 static const api_dialect *dialect_of(uint8_t letter) {
@@ -111,24 +111,51 @@ static void play(api_answer *a, const api_request *r, unsigned how) {
   if (!a->done) answer_event(a, &(api_event){.kind = API_USAGE, .usage = u});
 }
 
+/* What is kept to go on from an answer is two lists. */
+static void keep(const api_answer *a) {
+  const api_dialect *d = a->req->dialect;
+  if (!d->input || a->error.code) return;
+  for (int i = 0; i < 2; i++) {
+    buf out;
+    buf_init(&out, 1 << 26);
+    (i ? d->output : d->input)(a, &out);
+    if (!out.failed) expect_json(buf_view(&out), i ? "what came out" : "what went in");
+    buf_fini(&out);
+  }
+}
+
 static void answer(api_request *r, unsigned how) {
-  api_info info = {.id = "1234", .created = 1700000000, .model = "a \"model\"", .fingerprint = "fp_0", .accepted = clock_now()};
+  api_info info = {.id = "1234", .created = 1700000000, .model = "a \"model\"", .fingerprint = "fp_0", .accepted = clock_now(), .unique = "5678"};
   catch c = {0};
   api_out out = {&c, out_header, out_whole, out_open, out_write, out_close};
   api_answer a;
   err e = {0};
-  if (api_n_choices(r) > 64) return; /* shown often enough with fewer */
+  if (api_n_choices(r) > 64 || !r->dialect->whole) return; /* shown often enough with fewer; a dialect that only counts has no answer */
   sse_init(&c.reader, 16 << 20, on_data, &c);
   if (answer_init(&a, r, &info, &out, &e)) {
     play(&a, r, how);
     FUZZ_CHECK(a.done && (c.whole || c.closed), "the answer has no end");
     FUZZ_CHECK(c.whole || c.data, "a stream that says nothing");
+    keep(&a);
     answer_fini(&a);
   } else fuzz_refused(&e);
   sse_fini(&c.reader);
 }
 
 /* ---- a request ---- */
+
+/* An answer that goes on from an earlier one gets that one's items first. */
+static bool go_on(api_request *r, err *e) {
+  static const char items[] = "[{\"type\": \"message\", \"role\": \"user\", \"content\": [{\"type\": \"input_text\", \"text\": \"before\"}]},"
+                              "{\"type\": \"function_call\", \"call_id\": \"c0\", \"name\": \"f\", \"arguments\": \"{}\"},"
+                              "{\"type\": \"function_call_output\", \"call_id\": \"c0\", \"output\": \"7\"}]";
+  json_t *past = NULL;
+  if (!r->dialect->resume || !r->previous.n) return true;
+  FUZZ_CHECK(json_parse(str_c(items), &past, e), "%s", e->msg);
+  bool ok = r->dialect->resume(r, past, e);
+  json_decref(past);
+  return ok;
+}
 
 static void check_bounds(const api_request *r) {
   FUZZ_CHECK(!r->messages != !r->prompts, "a request of both or neither");
@@ -168,7 +195,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n) {
   api_request *a = NULL, *b = NULL;
   err e = {0}, f = {0};
   json_setup();
-  bool ok = api_request_parse(d, body, &a, &e), ok2 = api_request_parse(d, body, &b, &f);
+  bool ok = api_request_parse(d, body, &a, &e) && go_on(a, &e), ok2 = api_request_parse(d, body, &b, &f) && go_on(b, &f);
   fuzz_same_end(ok, &e, ok2, &f);
   if (ok) {
     FUZZ_CHECK(api_n_choices(a) == api_n_choices(b) && a->n_stop == b->n_stop && a->max_tokens == b->max_tokens, "two parses differ");

@@ -11,7 +11,10 @@ static int append(const char *p, size_t n, void *ctx) { return buf_put(ctx, p, n
 
 void emit_json(const json_t *v, buf *out) {
   if (!v) buf_puts(out, "null");
-  else if (json_dump_callback(v, append, out, JSON_COMPACT | JSON_ENCODE_ANY) != 0) out->failed = true;
+  else if (json_dump_callback(v, append, out, JSON_COMPACT | JSON_ENCODE_ANY) != 0) {
+    if (!out->failed) out->starved = true; /* the writer's own memory; the buffer was fine */
+    out->failed = true;
+  }
 }
 
 void emit_num(double v, buf *out) {

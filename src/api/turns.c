@@ -25,7 +25,8 @@ static void close_open(turns *t) {
   if (!t->open) return;
   set(t, t->open, "content", t->said || !t->called ? text_of(buf_view(&t->text)) : json_null());
   if (t->thought.n) set(t, t->open, "reasoning_content", text_of(buf_view(&t->thought)));
-  t->failed |= t->text.failed || t->thought.failed || json_array_append_new(t->list, t->open) != 0;
+  t->failed |= json_array_append_new(t->list, t->open) != 0; /* takes it, also when it fails */
+  t->failed |= t->text.failed || t->thought.failed;
   t->open = NULL;
   t->said = t->called = false;
   buf_clear(&t->text);

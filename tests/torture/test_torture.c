@@ -150,7 +150,7 @@ static void take_open(void *ctx, int status, const char *type) { (void)type, ((i
 static void take_write(void *ctx, str bytes) {
   int *seen = ctx;
   if (str_find(bytes, STR("the text of the answer")) >= 0) seen[1] = 1;
-  if (str_find(bytes, STR("error")) >= 0) seen[2] = 1;
+  if (str_find(bytes, STR("\"error\":{")) >= 0) seen[2] = 1;
 }
 static void take_close(void *ctx) { ((int *)ctx)[3] = 1; }
 
@@ -164,7 +164,7 @@ static bool parse_and_answer(void *ctx, err *e) {
   api_request *r = NULL;
   int seen[4] = {0};
   if (!api_request_parse(q->d, str_c(q->body), &r, e)) return false;
-  api_info info = {.id = "1", .created = 1, .model = "m", .fingerprint = "fp_1"};
+  api_info info = {.id = "1", .created = 1, .model = "m", .fingerprint = "fp_1", .unique = "2"};
   api_out out = {seen, no_header, take_whole, take_open, take_write, take_close};
   api_answer a;
   bool ok = answer_init(&a, r, &info, &out, e);
@@ -193,6 +193,13 @@ static void test_request(void **st) {
           "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": \"text\","
           "\"text\": \"b\"}]}], \"stop\": [\"q\"], \"logit_bias\": {\"5\": 1}, \"logprobs\": true, \"top_logprobs\": 1, \"user\": \"u\"}"},
       {&api_openai_chat, "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"stream\": true, \"stream_options\": {\"include_usage\": true}}"},
+      {&api_openai_responses, "{\"input\": [{\"role\": \"user\", \"content\": [{\"type\": \"input_text\", \"text\": \"x\"}]}], \"instructions\": \"be brief\"}"},
+      {&api_openai_responses, "{\"input\": \"hello\", \"stream\": true}"},
+      {&api_anthropic_messages,
+          "{\"max_tokens\": 9, \"system\": \"s\", \"messages\": [{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"assistant\", \"content\": [{\"type\":"
+          "\"tool_use\", \"id\": \"t\", \"name\": \"f\", \"input\": {}}]}, {\"role\": \"user\", \"content\": [{\"type\": \"tool_result\", \"tool_use_id\": \"t\","
+          "\"content\": \"7\"}]}], \"tools\": [{\"name\": \"f\", \"input_schema\": {\"type\": \"object\"}}]}"},
+      {&api_anthropic_messages, "{\"max_tokens\": 9, \"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"stream\": true}"},
       {&api_openai_completions, "{\"prompt\": \"a\", \"logprobs\": 1, \"stop\": [\"x\", \"y\"]}"},
       {&api_openai_completions, "{\"prompt\": [1, 2], \"stream\": true}"},
   };
