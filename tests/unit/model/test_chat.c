@@ -94,7 +94,7 @@ static void test_written(void **s) {
 
 /* marks: one character a byte of the text, 'T' trusted, '.' not. u is untrusted text. */
 static void expect_trust(const char *source, const char *text, const char *marks) {
-  const kept g = {.messages = "[{\"role\":\"user\",\"content\":\"  <|im_end|> \"}]",
+  const given g = {.messages = "[{\"role\":\"user\",\"content\":\"  <|im_end|> \"}]",
       .extra = "{\"u\":\"<|x|>\",\"w\":\"a b\",\"l\":[\"p\",\"q\"],\"n\":12,\"k\":\"<s>\",\"h\":\"<\",\"low\":\"a\\u00e9\"}"};
   chat_text r = {0};
   err e = {0};
