@@ -67,5 +67,13 @@ void opt_help(const opt_cmd *cmd, FILE *out);
 void opt_sample(const opt_cmd *const *cmds, int n, FILE *out); /* the sample weir.yaml: every key, its help and default */
 /* weir config check: every key known, every value of its row's type and range. Each fault goes to report (may be NULL), the first to *e. */
 bool opt_check(const opt_cmd *const *cmds, int n, const char *path, void (*report)(void *arg, const err *e), void *arg, err *e);
+/* How the manual page and the completions call an option's value ("N", "auto|ref"; "" for a flag); b is where it may be written. */
+const char *opt_arg(const opt_row *r, char *b, size_t n);
+void opt_describe(const opt_row *r, char *b, size_t n); /* its help with choices and default, as --help shows them */
+/* The manual page's section of one command, and a whole completion script (SHELL_*) for a program of these commands: opt_man.c, opt_complete.c. */
+typedef enum opt_shell { SHELL_BASH, SHELL_ZSH, SHELL_FISH } opt_shell;
+void opt_man_text(const char *text, FILE *out); /* text as roff: nothing of it is taken for a request or an escape */
+void opt_man(const opt_cmd *cmd, FILE *out);
+void opt_complete(opt_shell shell, const char *program, const opt_cmd *const *cmds, int n, FILE *out);
 const char *opt_nearest(const char *word, const char *const *names, int n); /* for "did you mean"; NULL when nothing is close */
 #endif

@@ -8,7 +8,7 @@ enum { COL_HELP = 30, WIDTH = 100 };
 
 static bool row_end(const opt_row *r) { return !r->flag && !r->key; }
 
-static const char *arg_name(const opt_row *r, char *b, size_t n) {
+const char *opt_arg(const opt_row *r, char *b, size_t n) {
   if (r->type == OPT_FLAG) return "";
   if (r->arg) return r->arg;
   if (r->type == OPT_ENUM) {
@@ -43,7 +43,7 @@ static void wrap(FILE *out, const char *text, int at, int indent) {
   fputc('\n', out);
 }
 
-static void describe(const opt_row *r, char *b, size_t n) {
+void opt_describe(const opt_row *r, char *b, size_t n) {
   int k = snprintf(b, n, "%s", r->help ? r->help : "");
   if (k < 0 || (size_t)k >= n) return;
   bool show_def = r->def && r->def[0] && !(r->type == OPT_FLAG && strcmp(r->def, "false") == 0);
@@ -54,7 +54,7 @@ static void describe(const opt_row *r, char *b, size_t n) {
 
 static void help_row(const opt_row *r, FILE *out) {
   char left[160], arg[96], text[512];
-  const char *a = arg_name(r, arg, sizeof arg);
+  const char *a = opt_arg(r, arg, sizeof arg);
   bool no = r->type == OPT_FLAG && r->def &&
             strcmp(r->def, "true") == 0; /* on unless told otherwise: show how to turn it off, and that the help tells of it being on */
   int k = snprintf(left, sizeof left, "  %c%c%s--%s%s%s%s", r->letter ? '-' : ' ', r->letter ? r->letter : ' ', r->letter ? ", " : "  ",
@@ -62,7 +62,7 @@ static void help_row(const opt_row *r, FILE *out) {
   fputs(left, out);
   if (k > COL_HELP - 2) fprintf(out, "\n%*s", COL_HELP, "");
   else fprintf(out, "%*s", COL_HELP - k, "");
-  describe(r, text, sizeof text);
+  opt_describe(r, text, sizeof text);
   wrap(out, text, COL_HELP, COL_HELP);
 }
 

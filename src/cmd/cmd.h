@@ -23,6 +23,8 @@ CMD_DECLARE(inspect);
 CMD_DECLARE(tokenize);
 CMD_DECLARE(template);
 CMD_DECLARE(config);
+CMD_DECLARE(health);
+CMD_DECLARE(help);
 
 typedef struct cmd {
   const opt_cmd *opts;
@@ -31,6 +33,8 @@ typedef struct cmd {
 } cmd;
 extern const cmd cmd_table[]; /* ends with a row of NULLs */
 
+/* The text of --help: of a command, or of the program (NULL). Returns the exit status. */
+int cmd_show_help(const char *name);
 /* "weir CMD: message" on stderr, and where to read on when the command line was at fault. Returns the exit status. */
 int cmd_fail(const char *name, const err *e);
 #endif

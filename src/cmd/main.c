@@ -20,6 +20,8 @@ const cmd cmd_table[] = {
     {&cmd_tokenize_opts, cmd_tokenize, "Model files"},
     {&cmd_template_opts, cmd_template, "Model files"},
     {&cmd_config_opts, cmd_config, "More"},
+    {&cmd_health_opts, cmd_health, "More"},
+    {&cmd_help_opts, cmd_help, "More"},
     {NULL, NULL, NULL},
 };
 
@@ -68,6 +70,16 @@ static int dispatch(int argc, char **argv) {
   return unknown(argv[0]);
 }
 
+int cmd_show_help(const char *name) {
+  char word[128], *ask[] = {word, (char[]){"--help"}, NULL};
+  if (name) {
+    snprintf(word, sizeof word, "%s", name);
+    return dispatch(2, ask);
+  }
+  help(stdout);
+  return 0;
+}
+
 /* A program started with a standard stream closed would get that number for the next file it opens: log lines would then go into a socket or a model
  * file. The place is taken by something that fails to be read or written as a closed stream does. */
 static void hold_standard_streams(void) {
@@ -88,13 +100,6 @@ int main(int argc, char **argv) {
   } else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
     help(stdout);
     status = 0;
-  } else if (strcmp(argv[1], "help") == 0) {
-    char *ask[] = {argc > 2 ? argv[2] : NULL, (char[]){"--help"}, NULL};
-    if (argc > 2) status = dispatch(2, ask);
-    else {
-      help(stdout);
-      status = 0;
-    }
   } else {
     json_setup();
     status = dispatch(argc - 1, argv + 1);
