@@ -42,6 +42,11 @@ static const shape shapes[] = {
     {"other types", WT_Q4_0, 1536, 1536},
     {"other types", WT_Q5_1, 1536, 1536},
     {"other types", WT_Q5_K, 1536, 1536},
+    {"other types", WT_Q2_K, 1536, 1536},
+    {"other types", WT_Q3_K, 1536, 1536},
+    {"other types", WT_IQ4_NL, 1536, 1536},
+    {"other types", WT_IQ4_XS, 1536, 1536},
+    {"other types", WT_MXFP4, 1536, 1536},
     {"other types", WT_F16, 1536, 1536},
     {"other types", WT_BF16, 1536, 1536},
     {"other types", WT_F32, 1536, 1536},
@@ -205,7 +210,10 @@ static void fill(wtype t, uint8_t *p, size_t n) {
   uint16_t d = f16_of_f32(0.01f);
   for (size_t i = 0; i < n; i += (size_t)info->bytes) {
     if (t == WT_Q6_K) memcpy(p + i + 208, &d, 2);
-    else memcpy(p + i, &d, 2), memcpy(p + i + 2, &d, t == WT_Q4_0 || t == WT_Q5_0 || t == WT_Q8_0 ? 0 : 2);
+    else if (t == WT_Q3_K) memcpy(p + i + 108, &d, 2);
+    else if (t == WT_Q2_K) memcpy(p + i + 80, &d, 2), memcpy(p + i + 82, &d, 2);
+    else if (t == WT_MXFP4) p[i] = 120;
+    else memcpy(p + i, &d, 2), memcpy(p + i + 2, &d, t == WT_Q4_1 || t == WT_Q5_1 || t == WT_Q4_K || t == WT_Q5_K ? 2 : 0);
   }
 }
 

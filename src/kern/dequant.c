@@ -92,6 +92,55 @@ static void block_q6_k(const uint8_t *p, float *y) {
   }
 }
 
+/* 16 bytes of scale (low) and minimum (high) per 16 elements, 64 bytes of quants, d, dmin. Per half of 128 elements: 32 bytes hold block b in
+ * bits 2b, 2b + 1. */
+static void block_q2_k(const uint8_t *p, float *y) {
+  float d = f16_at(p + 80), dmin = f16_at(p + 82);
+  for (int i = 0; i < 256; i++) {
+    int q = p[16 + i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3, s = p[i / 16];
+    y[i] = d * (float)(s & 15) * (float)q - dmin * (float)(s >> 4);
+  }
+}
+
+/* 32 bytes of third bits (bit b of byte l: element l of block b; set means 4 are not taken away), 64 bytes as in Q2_K, 16 scales of 6 bits, d.
+ * Scale i: low half in byte i mod 8, low for i < 8; upper two bits in byte 8 + i mod 4, bits 2 (i div 4). */
+static void block_q3_k(const uint8_t *p, float *y) {
+  float d = f16_at(p + 108);
+  const uint8_t *s = p + 96;
+  for (int i = 0; i < 256; i++) {
+    int q = (p[32 + i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3) | (p[i % 32] >> i / 32 & 1) << 2, j = i / 16;
+    int sc = (s[j % 8] >> j / 8 * 4 & 15) | (s[8 + j % 4] >> j / 4 * 2 & 3) << 4;
+    y[i] = d * (float)(sc - 32) * (float)(q - 4);
+  }
+}
+
+static const int8_t iq4_values[16] = {GEMM_IQ4(0)}, e2m1_values[16] = {GEMM_E2M1(0)};
+
+static void block_nibbles(const int8_t *values, const uint8_t *nib, float d, float *y) {
+  for (int j = 0; j < 16; j++) {
+    y[j] = d * (float)values[nib[j] & 15];
+    y[j + 16] = d * (float)values[nib[j] >> 4];
+  }
+}
+
+static void block_iq4_nl(const uint8_t *p, float *y) { block_nibbles(iq4_values, p + 2, f16_at(p), y); }
+
+/* d, upper two bits of eight scales, lower four of them, 16 bytes of nibbles a block of 32. */
+static void block_iq4_xs(const uint8_t *p, float *y) {
+  float d = f16_at(p);
+  for (int b = 0; b < 8; b++) {
+    int sc = (p[4 + b / 2] >> b % 2 * 4 & 15) | (p[2 + b / 4] >> b % 4 * 2 & 3) << 4;
+    block_nibbles(iq4_values, p + 8 + 16 * b, d * (float)(sc - 32), y + 32 * b);
+  }
+}
+
+/* An exponent and 16 bytes of nibbles. The table is doubled, so the exponent counts from 2^-128; 0 and 1 give subnormals. The format's NaN, 255,
+ * is 2^127 here as in the reference. */
+static void block_mxfp4(const uint8_t *p, float *y) {
+  float d = f32_of_bits(p[0] < 2 ? 0x00200000u << p[0] : (uint32_t)(p[0] - 1) << 23);
+  block_nibbles(e2m1_values, p + 1, d, y);
+}
+
 static void block_f32(const uint8_t *p, float *y) { memcpy(y, p, 4); }
 static void block_f16(const uint8_t *p, float *y) { *y = f16_at(p); }
 static void block_bf16(const uint8_t *p, float *y) {
@@ -114,6 +163,11 @@ bool dequant_row(wtype t, const void *src, int64_t n, float *y) {
   case WT_Q4_K: block = block_q4_k; break;
   case WT_Q5_K: block = block_q5_k; break;
   case WT_Q6_K: block = block_q6_k; break;
+  case WT_Q2_K: block = block_q2_k; break;
+  case WT_Q3_K: block = block_q3_k; break;
+  case WT_IQ4_NL: block = block_iq4_nl; break;
+  case WT_IQ4_XS: block = block_iq4_xs; break;
+  case WT_MXFP4: block = block_mxfp4; break;
   default: return false;
   }
   const wtype_info *w = wtype_lookup((uint32_t)t);

@@ -41,7 +41,8 @@ INLINE void act_block(const float *x, int8_t *q, float *d, float *s, int32_t *z)
 typedef struct block {
   __m512i w[8]; /* w[g]: k = 4g .. 4g+3 of each row, unsigned */
   __m512 d, m;
-  __m512i sc[2]; /* SCALE_6K */
+  __m512i sc[2]; /* gemm_halves: the scale of each half, */
+  __m512i mn;    /* SCALE_2K: and their minima, 16 bits each */
 } block;
 
 INLINE __m512i load(const uint8_t *p) { return _mm512_loadu_si512(p); }
@@ -53,53 +54,114 @@ INLINE __m512i shift(__m512i v, int s) { return s > 0 ? _mm512_slli_epi32(v, s) 
 /* low | (high & mask) in one instruction. */
 INLINE __m512i join(__m512i low, __m512i high, __m512i mask) { return _mm512_ternarylogic_epi32(low, high, mask, 0xf8); }
 
-INLINE void load_quants(int bits, const uint8_t *q, block *o) {
-  if (bits == 8) {
-    for (int g = 0; g < 8; g++) o->w[g] = load(q + 64 * g);
-    return;
-  }
-  const __m512i nibble = _mm512_set1_epi8(15);
-  for (int g = 0; g < 4; g++) {
-    __m512i v = load(q + 64 * g);
-    o->w[g] = _mm512_and_si512(v, nibble);
-    o->w[g + 4] = _mm512_and_si512(_mm512_srli_epi32(v, 4), nibble);
-  }
-  if (bits == 5) {
-    const __m512i mask = _mm512_set1_epi8(0x10);
-    __m512i h = load(q + 256);
+/* Vectors of 2-bit fields: quad g's are in vector g mod 2, bits 2(g div 2). */
+INLINE void join_pairs(const uint8_t *q, int at, block *o) {
+  const __m512i mask = _mm512_set1_epi8((char)(3 << at));
+  __m512i h[2] = {load(q), load(q + 64)};
 #pragma GCC unroll 8
-    for (int g = 0; g < 8; g++) o->w[g] = join(o->w[g], shift(h, 4 - g), mask);
-  }
-  if (bits == 6) {
-    const __m512i mask = _mm512_set1_epi8(0x30);
-    __m512i h[2] = {load(q + 256), load(q + 320)};
+  for (int g = 0; g < 8; g++) o->w[g] = join(o->w[g], shift(h[g & 1], at - 2 * (g >> 1)), mask);
+}
+/* A vector of bits: quad g's is bit g. */
+INLINE void join_bits(const uint8_t *q, int at, block *o) {
+  const __m512i mask = _mm512_set1_epi8((char)(1 << at));
+  __m512i h = load(q);
 #pragma GCC unroll 8
-    for (int g = 0; g < 8; g++) o->w[g] = join(o->w[g], shift(h[g & 1], 4 - 2 * (g >> 1)), mask);
-  }
+  for (int g = 0; g < 8; g++) o->w[g] = join(o->w[g], shift(h, at - g), mask);
+}
+INLINE void look_up(const uint8_t table[16], block *o) {
+  __m512i t = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table));
+  for (int g = 0; g < 8; g++) o->w[g] = _mm512_shuffle_epi8(t, o->w[g]);
 }
 
-INLINE void load_scales(gemm_scale kind, const uint8_t *scales, int b, block *o) {
-  const uint8_t *p;
+INLINE void load_quants(gemm_code code, const uint8_t *q, block *o) {
+  static const uint8_t iq4[16] = {GEMM_IQ4(128)}, e2m1[16] = {GEMM_E2M1(12)};
+  const int bits = gemm_bits(code);
+  const __m512i nibble = _mm512_set1_epi8(15);
+  if (bits == 8)
+    for (int g = 0; g < 8; g++) o->w[g] = load(q + 64 * g);
+  else
+    for (int g = 0; g < 4; g++) {
+      __m512i v = bits & 4 ? load(q + 64 * g) : _mm512_setzero_si512();
+      o->w[g] = _mm512_and_si512(v, nibble);
+      o->w[g + 4] = _mm512_and_si512(_mm512_srli_epi32(v, 4), nibble);
+    }
+  q += 64 * (bits & 4);
+  if (bits & 2) join_pairs(q, bits & 4, o);
+  if (bits & 1) join_bits(q + 64 * (bits & 2), bits & 6, o);
+  if (code == CODE_IQ4) look_up(iq4, o);
+  if (code == CODE_E2M1) look_up(e2m1, o);
+}
+
+INLINE __m512i load_u8(const uint8_t *p) { return _mm512_cvtepu8_epi32(load_bytes(p)); }
+INLINE __m512i load_s8(const uint8_t *p) { return _mm512_cvtepi8_epi32(load_bytes(p)); }
+
+/* 2^(e - 128), the two least of them subnormal. */
+INLINE __m512 load_e8(const uint8_t *p) {
+  __m512i e = load_u8(p), least = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
+  __m512i v = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+  return _mm512_castsi512_ps(_mm512_mask_mov_epi32(v, _mm512_cmplt_epu32_mask(e, _mm512_set1_epi32(2)), least));
+}
+
+/* SCALE_3K: low nibbles of block b's two scales in one byte, their upper bits in a quarter of another. */
+INLINE void load_3k(const uint8_t *p, int b, block *o) {
+  const __m512i mask = _mm512_set1_epi32(0x30), zero = _mm512_set1_epi32(32);
+  __m512i lo = load_u8(p + 16 * b), hi = _mm512_srl_epi32(load_u8(p + 128 + 16 * (b / 2)), _mm_cvtsi32_si128(4 * (b & 1)));
+  o->sc[0] = _mm512_sub_epi32(join(_mm512_and_si512(lo, _mm512_set1_epi32(15)), _mm512_slli_epi32(hi, 4), mask), zero);
+  o->sc[1] = _mm512_sub_epi32(join(_mm512_srli_epi32(lo, 4), _mm512_slli_epi32(hi, 2), mask), zero);
+}
+
+/* SCALE_2K: a scale and a minimum in each byte. */
+INLINE void load_2k(const uint8_t *p, block *o) {
+  const __m512i nibble = _mm512_set1_epi32(15);
+  __m512i v0 = load_u8(p), v1 = load_u8(p + 16);
+  o->sc[0] = _mm512_and_si512(v0, nibble);
+  o->sc[1] = _mm512_and_si512(v1, nibble);
+  o->mn = join(_mm512_srli_epi32(v0, 4), _mm512_slli_epi32(v1, 12), _mm512_set1_epi32(15 << 16));
+}
+
+/* p: the scales of block b's group. */
+INLINE void load_scales(gemm_scale kind, const uint8_t *p, int b, block *o) {
   switch (kind) {
-  case SCALE_D: o->d = load_half(scales + b % 2 * 32); break;
+  case SCALE_D: o->d = load_half(p + b % 2 * 32); break;
   case SCALE_DM:
-    p = scales;
     o->d = load_half(p);
     o->m = load_half(p + 32);
     break;
+  case SCALE_E8: o->d = load_e8(p + b % 4 * 16); break;
+  case SCALE_XS: o->d = _mm512_mul_ps(load_half(p), _mm512_cvtepi32_ps(load_s8(p + 32 + b % 8 * 16))); break;
   case SCALE_K:
-    p = scales;
-    o->d = _mm512_mul_ps(load_half(p), _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_bytes(p + 64 + b % 8 * 32))));
-    o->m = _mm512_mul_ps(load_half(p + 32), _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_bytes(p + 80 + b % 8 * 32))));
+    o->d = _mm512_mul_ps(load_half(p), _mm512_cvtepi32_ps(load_u8(p + 64 + b % 8 * 32)));
+    o->m = _mm512_mul_ps(load_half(p + 32), _mm512_cvtepi32_ps(load_u8(p + 80 + b % 8 * 32)));
+    break;
+  case SCALE_2K:
+    o->d = load_half(p);
+    o->m = load_half(p + 32);
+    load_2k(p + 64 + b % 8 * 32, o);
+    break;
+  case SCALE_3K:
+    o->d = load_half(p);
+    load_3k(p + 32, b % 8, o);
     break;
   case SCALE_6K:
-    p = scales;
     o->d = load_half(p);
-    o->sc[0] = _mm512_cvtepi8_epi32(load_bytes(p + 32 + b % 8 * 32));
-    o->sc[1] = _mm512_cvtepi8_epi32(load_bytes(p + 48 + b % 8 * 32));
+    o->sc[0] = load_s8(p + 32 + b % 8 * 32);
+    o->sc[1] = load_s8(p + 48 + b % 8 * 32);
     break;
   case SCALE_NONE: break;
   }
+}
+
+/* SCALE_2K: quants times their scale are 0 .. 45 and stay bytes, so that a product needs one sum for both halves. A 16-bit product of two such
+ * bytes with one scale does not carry from the lower into the upper. */
+INLINE void scale_quants(block *o) {
+  for (int g = 0; g < 8; g++) o->w[g] = _mm512_mullo_epi16(o->w[g], _mm512_or_si512(o->sc[g / 4], _mm512_slli_epi32(o->sc[g / 4], 16)));
+}
+
+INLINE void load_block(gemm_code code, gemm_scale kind, const uint8_t *panel, int b, block *o) {
+  gemm_prefetch(code, kind, panel, b);
+  load_quants(code, panel + gemm_quants_at(code, kind, b), o);
+  load_scales(kind, panel + gemm_scales_at(code, kind, b), b, o);
+  if (kind == SCALE_2K) scale_quants(o);
 }
 
 /* ---- int8 activations ------------------------------------------------------------------------------------------------------------------- */
@@ -113,7 +175,7 @@ INLINE __m512i quad(const int8_t *q) {
 /* acc of one column after this block. q, d, s, z are the column's values of the block. */
 INLINE __m512 block_column(int zero, gemm_scale kind, const block *o, const int8_t *q, float d, float s, const int32_t *z, __m512 acc) {
   __m512i v;
-  if (kind == SCALE_6K) {
+  if (kind == SCALE_6K || kind == SCALE_3K) {
     __m512i lo = _mm512_set1_epi32(-zero * z[0]), hi = _mm512_set1_epi32(-zero * z[1]);
 #pragma GCC unroll 4
     for (int g = 0; g < 4; g++) lo = _mm512_dpbusd_epi32(lo, o->w[g], quad(q + 4 * g));
@@ -128,18 +190,19 @@ INLINE __m512 block_column(int zero, gemm_scale kind, const block *o, const int8
   acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(v), _mm512_mul_ps(o->d, _mm512_set1_ps(d)), acc);
   if (kind == SCALE_DM) acc = _mm512_fmadd_ps(o->m, _mm512_set1_ps(s), acc);
   if (kind == SCALE_K) acc = _mm512_fnmadd_ps(o->m, _mm512_set1_ps(s), acc);
+  if (kind == SCALE_2K) {
+    __m512i sums = _mm512_set1_epi32((int32_t)(((uint32_t)z[0] & 0xffffu) | (uint32_t)z[1] << 16)); /* of 16 quants: 12 bits */
+    acc = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(_mm512_madd_epi16(o->mn, sums)), _mm512_mul_ps(o->m, _mm512_set1_ps(d)), acc);
+  }
   return acc;
 }
 
 /* n <= 4 columns, a constant at every call: sums in registers. */
-INLINE void few_columns(int bits, int zero, gemm_scale kind, const uint8_t *panel, int k, const gemm_cols *c, const int n, float *out) {
+INLINE void few_columns(gemm_code code, int zero, gemm_scale kind, const uint8_t *panel, int k, const gemm_cols *c, const int n, float *out) {
   __m512 acc[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
   for (int b = 0; b < k / KERN_BLOCK; b++) {
     block o;
-    const uint8_t *q = panel + gemm_quants_at(bits, kind, b);
-    gemm_prefetch(bits, kind, panel, b);
-    load_quants(bits, q, &o);
-    load_scales(kind, panel + gemm_scales_at(bits, kind, b), b, &o);
+    load_block(code, kind, panel, b, &o);
 #pragma GCC unroll 4
     for (int i = 0; i < n; i++) {
       size_t j = (size_t)i, at = j * c->ldd + (size_t)b;
@@ -164,45 +227,46 @@ INLINE void block_columns(int zero, gemm_scale kind, const block *o, int b, cons
   }
 }
 
-INLINE void many_columns(int bits, int zero, gemm_scale kind, const uint8_t *panel, int k, const gemm_cols *c, float *out) {
+INLINE void many_columns(gemm_code code, int zero, gemm_scale kind, const uint8_t *panel, int k, const gemm_cols *c, float *out) {
   memset(out, 0, (size_t)c->n * KERN_PANEL * sizeof *out);
   for (int b = 0; b < k / KERN_BLOCK; b++) {
     block o;
-    const uint8_t *q = panel + gemm_quants_at(bits, kind, b);
-    gemm_prefetch(bits, kind, panel, b);
-    load_quants(bits, q, &o);
-    load_scales(kind, panel + gemm_scales_at(bits, kind, b), b, &o);
+    load_block(code, kind, panel, b, &o);
     int i = 0;
     for (; i + 4 <= c->n; i += 4) block_columns(zero, kind, &o, b, c, i, 4, out);
     for (; i < c->n; i++) block_columns(zero, kind, &o, b, c, i, 1, out);
   }
 }
 
-INLINE void tile_q8(int bits, int zero, gemm_scale kind, const uint8_t *panel, int k, const gemm_cols *c, float *out) {
+INLINE void tile_q8(gemm_code code, int zero, gemm_scale kind, const uint8_t *panel, int k, const gemm_cols *c, float *out) {
   switch (c->n) {
-  case 1: few_columns(bits, zero, kind, panel, k, c, 1, out); break;
-  case 2: few_columns(bits, zero, kind, panel, k, c, 2, out); break;
-  case 3: few_columns(bits, zero, kind, panel, k, c, 3, out); break;
-  case 4: few_columns(bits, zero, kind, panel, k, c, 4, out); break;
-  default: many_columns(bits, zero, kind, panel, k, c, out); break;
+  case 1: few_columns(code, zero, kind, panel, k, c, 1, out); break;
+  case 2: few_columns(code, zero, kind, panel, k, c, 2, out); break;
+  case 3: few_columns(code, zero, kind, panel, k, c, 3, out); break;
+  case 4: few_columns(code, zero, kind, panel, k, c, 4, out); break;
+  default: many_columns(code, zero, kind, panel, k, c, out); break;
   }
 }
 
 /* ---- F32 activations: a piece of 32 along K becomes F32 in L1, then one FMA per weight, column and k ---------------------------------------- */
 
 /* w[k][row] exactly as dequant_row gives it: two roundings where a minimum is added. */
-INLINE void piece_quants(int bits, int zero, gemm_scale kind, const uint8_t *panel, int b, float *w) {
+INLINE void piece_quants(gemm_code code, int zero, gemm_scale kind, const uint8_t *panel, int b, float *w) {
   block o;
-  load_quants(bits, panel + gemm_quants_at(bits, kind, b), &o);
-  load_scales(kind, panel + gemm_scales_at(bits, kind, b), b, &o);
+  load_quants(code, panel + gemm_quants_at(code, kind, b), &o);
+  load_scales(kind, panel + gemm_scales_at(code, kind, b), b, &o);
   for (int g = 0; g < 8; g++)
     for (int j = 0; j < 4; j++) {
       __m512i u = _mm512_and_si512(_mm512_srlv_epi32(o.w[g], _mm512_set1_epi32(8 * j)), _mm512_set1_epi32(255));
       __m512 v = _mm512_cvtepi32_ps(_mm512_sub_epi32(u, _mm512_set1_epi32(zero)));
-      __m512 d = kind == SCALE_6K ? _mm512_mul_ps(o.d, _mm512_cvtepi32_ps(o.sc[g / 4])) : o.d;
+      __m512 d = gemm_halves(kind) ? _mm512_mul_ps(o.d, _mm512_cvtepi32_ps(o.sc[g / 4])) : o.d;
       v = _mm512_mul_ps(d, v);
       if (kind == SCALE_DM) v = _mm512_add_ps(v, o.m);
       if (kind == SCALE_K) v = _mm512_sub_ps(v, o.m);
+      if (kind == SCALE_2K) {
+        __m512i mn = g < 4 ? _mm512_and_si512(o.mn, _mm512_set1_epi32(15)) : _mm512_srli_epi32(o.mn, 16);
+        v = _mm512_sub_ps(v, _mm512_mul_ps(o.m, _mm512_cvtepi32_ps(mn)));
+      }
       _mm512_store_ps(w + (4 * g + j) * KERN_PANEL, v);
     }
 }

@@ -7,37 +7,69 @@
 #define KERN_GEMM_H
 #include "kern/kern.h"
 
+/* How quants are stored: bits in the low four, and above them the table a 4-bit quant is an index into. */
+typedef enum gemm_code {
+  CODE_NONE = 0,
+  CODE_2 = 2,
+  CODE_3 = 3,
+  CODE_4 = 4,
+  CODE_5 = 5,
+  CODE_6 = 6,
+  CODE_8 = 8,
+  CODE_IQ4 = 4 | 1 << 4, /* 16 unequal steps, found by k-means */
+  CODE_E2M1 = 4 | 2 << 4 /* the 4-bit float of OCP MX, doubled */
+} gemm_code;
+static inline int gemm_bits(gemm_code c) { return (int)c & 15; }
+
 /* What stands behind the quants of a group of blocks, for the 16 rows of the panel (README.md draws it). */
 typedef enum gemm_scale {
   SCALE_NONE, /* unquantised */
   SCALE_D,    /* group of 2 blocks: d f16 x16 of the first, of the second */
   SCALE_DM,   /* group of 1 block: d f16 x16, m f16 x16 */
+  SCALE_E8,   /* group of 4 blocks: 4 x (exponent u8 x16), before the quants, so that a last group may end early */
+  SCALE_XS,   /* group of 8 blocks: d f16 x16, then 8 x sc s8 x16, 32 bytes of padding */
   SCALE_K,    /* group of 8 blocks: d f16 x16, dmin f16 x16, then 8 x (sc u8 x16, m u8 x16) */
+  SCALE_2K,   /* group of 8 blocks: d f16 x16, dmin f16 x16, then 16 x (sc + 16 m) u8 x16 */
+  SCALE_3K,   /* group of 8 blocks: d f16 x16, then 16 x (sc + 32) of 6 bits: 8 x low nibbles x16, 4 x upper bits x16; 32 bytes of padding */
   SCALE_6K    /* group of 8 blocks: d f16 x16, then 16 x sc s8 x16, 32 bytes of padding */
 } gemm_scale;
 
-/* X(id, bits, zero point, scale kind): the quantised types. Quants are stored unsigned; `zero` is what stands for 0 (0 where a minimum is added). */
+/* X(id, code, zero point, scale kind): the quantised types. Quants, after the table where there is one, are unsigned; `zero` is what stands for 0
+ * (0 where a minimum is subtracted). */
 #define GEMM_QUANTS(X)                                                                                                                               \
-  X(Q4_0, 4, 8, SCALE_D)                                                                                                                             \
-  X(Q4_1, 4, 0, SCALE_DM)                                                                                                                            \
-  X(Q4_K, 4, 0, SCALE_K)                                                                                                                             \
-  X(Q5_0, 5, 16, SCALE_D)                                                                                                                            \
-  X(Q5_1, 5, 0, SCALE_DM)                                                                                                                            \
-  X(Q5_K, 5, 0, SCALE_K)                                                                                                                             \
-  X(Q6_K, 6, 32, SCALE_6K)                                                                                                                           \
-  X(Q8_0, 8, 128, SCALE_D)
+  X(Q2_K, CODE_2, 0, SCALE_2K)                                                                                                                       \
+  X(Q3_K, CODE_3, 4, SCALE_3K)                                                                                                                       \
+  X(Q4_0, CODE_4, 8, SCALE_D)                                                                                                                        \
+  X(Q4_1, CODE_4, 0, SCALE_DM)                                                                                                                       \
+  X(Q4_K, CODE_4, 0, SCALE_K)                                                                                                                        \
+  X(Q5_0, CODE_5, 16, SCALE_D)                                                                                                                       \
+  X(Q5_1, CODE_5, 0, SCALE_DM)                                                                                                                       \
+  X(Q5_K, CODE_5, 0, SCALE_K)                                                                                                                        \
+  X(Q6_K, CODE_6, 32, SCALE_6K)                                                                                                                      \
+  X(Q8_0, CODE_8, 128, SCALE_D)                                                                                                                      \
+  X(IQ4_NL, CODE_IQ4, 128, SCALE_D)                                                                                                                  \
+  X(IQ4_XS, CODE_IQ4, 128, SCALE_XS)                                                                                                                 \
+  X(MXFP4, CODE_E2M1, 12, SCALE_E8)
 /* X(id, bytes of one weight): the unquantised types. */
 #define GEMM_FLOATS(X) X(F32, 4) X(F16, 2) X(BF16, 2)
 
+/* The two tables, moved up by z (values: ggml's kvalues_iq4nl; OCP Microscaling Formats 1.0, 5.3.3). */
+#define GEMM_IQ4(z)                                                                                                                                  \
+  -127 + (z), -104 + (z), -83 + (z), -65 + (z), -49 + (z), -35 + (z), -22 + (z), -10 + (z), 1 + (z), 13 + (z), 25 + (z), 38 + (z), 53 + (z),         \
+      69 + (z), 89 + (z), 113 + (z)
+#define GEMM_E2M1(z)                                                                                                                                 \
+  (z), 1 + (z), 2 + (z), 3 + (z), 4 + (z), 6 + (z), 8 + (z), 12 + (z), (z), -1 + (z), -2 + (z), -3 + (z), -4 + (z), -6 + (z), -8 + (z), -12 + (z)
+
 enum {
-  GEMM_N_TYPES = 32, /* wtype values of the types above are smaller */
+  GEMM_N_TYPES = 40, /* wtype values of the types above are smaller */
   GEMM_TILE = 32,    /* columns one tile call takes at most */
   GEMM_PANELS = 4
 }; /* panels one tile call takes at most */
 
 typedef struct gemm_layout {
   wtype type;
-  int bits, zero; /* 32 or 16 bits and no zero point for unquantised types */
+  gemm_code code; /* 0 for unquantised types */
+  int zero;
   gemm_scale scale;
   int block, bytes; /* the file's block: elements, bytes */
 } gemm_layout;
@@ -47,23 +79,34 @@ size_t gemm_panel_bytes(const gemm_layout *l, int cols);
 
 /* A quantised panel is a row of groups: the quants of its blocks, 64 * bits bytes each, then their scales. Everything a product needs next lies
  * next in memory and each group starts on a cache line: one stream, which the hardware's prefetchers and ours can follow. */
-static inline int gemm_group(gemm_scale s) { return s == SCALE_D ? 2 : s == SCALE_DM ? 1 : 8; } /* blocks in it */
-static inline size_t gemm_group_bytes(int bits, gemm_scale s) {
-  return (size_t)gemm_group(s) * 64 * (size_t)bits + (s == SCALE_D || s == SCALE_DM ? 64 : 320);
+static inline int gemm_group(gemm_scale s) { return s == SCALE_D ? 2 : s == SCALE_DM ? 1 : s == SCALE_E8 ? 4 : 8; } /* blocks in it */
+static inline size_t gemm_scale_bytes(gemm_scale s) {
+  switch (s) {
+  case SCALE_XS: return 192;
+  case SCALE_3K: return 256;
+  case SCALE_K:
+  case SCALE_2K:
+  case SCALE_6K: return 320;
+  default: return 64;
+  }
 }
+static inline size_t gemm_group_bytes(gemm_code c, gemm_scale s) { return (size_t)(gemm_group(s) * 64 * gemm_bits(c)) + gemm_scale_bytes(s); }
 /* Offsets in the panel: the quants of block b; the scales of its group. */
-static inline size_t gemm_quants_at(int bits, gemm_scale s, int b) {
-  return (size_t)(b / gemm_group(s)) * gemm_group_bytes(bits, s) + (size_t)(b % gemm_group(s)) * 64 * (size_t)bits;
+static inline size_t gemm_quants_at(gemm_code c, gemm_scale s, int b) {
+  return (size_t)(b / gemm_group(s)) * gemm_group_bytes(c, s) + (s == SCALE_E8 ? 64 : 0) + (size_t)(b % gemm_group(s) * 64 * gemm_bits(c));
 }
-static inline size_t gemm_scales_at(int bits, gemm_scale s, int b) {
-  return (size_t)(b / gemm_group(s)) * gemm_group_bytes(bits, s) + (size_t)gemm_group(s) * 64 * (size_t)bits;
+static inline size_t gemm_scales_at(gemm_code c, gemm_scale s, int b) {
+  return (size_t)(b / gemm_group(s)) * gemm_group_bytes(c, s) + (s == SCALE_E8 ? 0 : (size_t)(gemm_group(s) * 64 * gemm_bits(c)));
 }
+/* Two integer scales a block, one for each half of it. */
+static inline bool gemm_halves(gemm_scale s) { return s == SCALE_2K || s == SCALE_3K || s == SCALE_6K; }
 
 /* Asks for the lines that will be needed some blocks after b; the stream runs on into the next panel. Found by trial on Zen 4 (share of one
  * thread's read bandwidth, with and without): plain 8-bit blocks are best left to the hardware (100 / 80 %); the others, whose unpacking fills the
  * out-of-order window with fewer lines, need it (5 and 6 bits 45 / 75 %), and 5 bits want a far request to L2 beside a near one (85 %). */
-static inline __attribute__((always_inline)) void gemm_prefetch(int bits, gemm_scale s, const uint8_t *panel, int b) {
-  const uint8_t *at = panel + (size_t)b * gemm_group_bytes(bits, s) / (size_t)gemm_group(s);
+static inline __attribute__((always_inline)) void gemm_prefetch(gemm_code c, gemm_scale s, const uint8_t *panel, int b) {
+  const uint8_t *at = panel + (size_t)b * gemm_group_bytes(c, s) / (size_t)gemm_group(s);
+  const int bits = gemm_bits(c);
   if (bits == 8) return;
 #pragma GCC unroll 8
   for (int i = 0; i <= bits; i++) {

@@ -9,17 +9,22 @@
 #include <string.h>
 
 static const gemm_layout layouts[] = {
-    {WT_F32, 32, 0, SCALE_NONE, 1, 4},
-    {WT_F16, 16, 0, SCALE_NONE, 1, 2},
-    {WT_BF16, 16, 0, SCALE_NONE, 1, 2},
-    {WT_Q4_0, 4, 8, SCALE_D, 32, 18},
-    {WT_Q4_1, 4, 0, SCALE_DM, 32, 20},
-    {WT_Q5_0, 5, 16, SCALE_D, 32, 22},
-    {WT_Q5_1, 5, 0, SCALE_DM, 32, 24},
-    {WT_Q8_0, 8, 128, SCALE_D, 32, 34},
-    {WT_Q4_K, 4, 0, SCALE_K, 256, 144},
-    {WT_Q5_K, 5, 0, SCALE_K, 256, 176},
-    {WT_Q6_K, 6, 32, SCALE_6K, 256, 210},
+    {WT_F32, CODE_NONE, 0, SCALE_NONE, 1, 4},
+    {WT_F16, CODE_NONE, 0, SCALE_NONE, 1, 2},
+    {WT_BF16, CODE_NONE, 0, SCALE_NONE, 1, 2},
+    {WT_Q4_0, CODE_4, 8, SCALE_D, 32, 18},
+    {WT_Q4_1, CODE_4, 0, SCALE_DM, 32, 20},
+    {WT_Q5_0, CODE_5, 16, SCALE_D, 32, 22},
+    {WT_Q5_1, CODE_5, 0, SCALE_DM, 32, 24},
+    {WT_Q8_0, CODE_8, 128, SCALE_D, 32, 34},
+    {WT_IQ4_NL, CODE_IQ4, 128, SCALE_D, 32, 18},
+    {WT_MXFP4, CODE_E2M1, 12, SCALE_E8, 32, 17},
+    {WT_Q2_K, CODE_2, 0, SCALE_2K, 256, 84},
+    {WT_Q3_K, CODE_3, 4, SCALE_3K, 256, 110},
+    {WT_Q4_K, CODE_4, 0, SCALE_K, 256, 144},
+    {WT_Q5_K, CODE_5, 0, SCALE_K, 256, 176},
+    {WT_Q6_K, CODE_6, 32, SCALE_6K, 256, 210},
+    {WT_IQ4_XS, CODE_IQ4, 128, SCALE_XS, 256, 136},
 };
 
 const gemm_layout *gemm_layout_of(wtype t) {
@@ -30,10 +35,18 @@ const gemm_layout *gemm_layout_of(wtype t) {
 
 static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
+/* Bytes from the start of a panel to the last group, and of that group: whole, but where scales stand first it ends with its last block. */
+static size_t last_group(const gemm_layout *l, int cols, size_t *ret_at) {
+  int group = gemm_group(l->scale), blocks = cols / KERN_BLOCK, last = (blocks - 1) / group;
+  *ret_at = (size_t)last * gemm_group_bytes(l->code, l->scale);
+  int missing = l->scale == SCALE_E8 ? (last + 1) * group - blocks : 0;
+  return gemm_group_bytes(l->code, l->scale) - (size_t)(missing * 64 * gemm_bits(l->code));
+}
+
 size_t gemm_panel_bytes(const gemm_layout *l, int cols) {
-  if (l->scale == SCALE_NONE) return round_up((size_t)cols * KERN_PANEL * (size_t)l->bits / 8, 64);
-  size_t group = (size_t)gemm_group(l->scale) * KERN_BLOCK;
-  return ((size_t)cols + group - 1) / group * gemm_group_bytes(l->bits, l->scale);
+  if (l->scale == SCALE_NONE) return round_up((size_t)cols * KERN_PANEL * (size_t)l->bytes, 64);
+  size_t at, last = last_group(l, cols, &at);
+  return at + last;
 }
 
 size_t kern_packed_bytes(wtype t, int rows, int cols) {
@@ -169,20 +182,68 @@ static void lane_q5_k(uint8_t *q, uint8_t *s, int r, const uint8_t *p) {
     put32(lane, 4, h[b]);
   }
 }
+/* 32 bytes whose 2-bit fields b (0..3) are the 32 elements of block b: two vectors, `vec` the first of them, in each of four blocks `step` apart. */
+static void lane_pairs_k(uint8_t *q, int vec, size_t step, const uint8_t *p) {
+  uint64_t h[4];
+  for (int i = 0; i < 4; i++) h[i] = get64(p + 8 * i);
+  transpose_4(h);
+  for (size_t b = 0; b < 4; b++) {
+    put32(q + step * b, vec, (uint32_t)h[b]);
+    put32(q + step * b, vec + 1, (uint32_t)(h[b] >> 32));
+  }
+}
+
 static void lane_q6_k(uint8_t *q, uint8_t *s, int r, const uint8_t *p) {
   lane_d(s, r, p + 208);
   for (int i = 0; i < 16; i++) s[2 * KERN_PANEL + KERN_PANEL * i + r] = p[192 + i];
   for (int half = 0; half < 2; half++) {
-    uint64_t h[4];
-    for (int i = 0; i < 4; i++) h[i] = get64(p + 128 + 32 * half + 8 * i);
-    transpose_4(h);
-    for (int b = 0; b < 4; b++) {
-      uint8_t *lane = q + 384 * (4 * half + b);
-      lane_nibbles_k(lane, p + 64 * half + (b & 1) * 32, b / 2 * 4);
-      put32(lane, 4, (uint32_t)h[b]);
-      put32(lane, 5, (uint32_t)(h[b] >> 32));
-    }
+    for (int b = 0; b < 4; b++) lane_nibbles_k(q + 384 * (4 * half + b), p + 64 * half + (b & 1) * 32, b / 2 * 4);
+    lane_pairs_k(q + 384 * 4 * half, 4, 384, p + 128 + 32 * half);
   }
+}
+
+/* 16 bytes of (scale, minimum), 64 bytes of 2-bit quants, d, dmin. */
+static void lane_q2_k(uint8_t *q, uint8_t *s, int r, const uint8_t *p) {
+  lane_dm(s, r, p + 80);
+  for (int i = 0; i < 16; i++) s[4 * KERN_PANEL + KERN_PANEL * i + r] = p[i];
+  for (int half = 0; half < 2; half++) lane_pairs_k(q + 128 * 4 * half, 0, 128, p + 16 + 32 * half);
+}
+
+/* 32 bytes of third bits (bit b: block b), 64 bytes of 2-bit quants, 16 scales of 6 bits in 12 bytes, d. The scales' low halves: byte i holds
+ * scale i low and scale i + 8 high; packed, byte i holds 2 i low and 2 i + 1 high. Their upper bits: byte j holds scales j, j + 4, j + 8, j + 12;
+ * packed, 4 j to 4 j + 3. */
+static void lane_q3_k(uint8_t *q, uint8_t *s, int r, const uint8_t *p) {
+  uint32_t h[8];
+  lane_d(s, r, p + 108);
+  uint8_t *lo = s + 2 * KERN_PANEL + r, *hi = lo + 8 * KERN_PANEL;
+  for (int i = 0; i < 8; i++) {
+    int even = p[96 + 2 * i % 8] >> i / 4 * 4 & 15, odd = p[96 + (2 * i + 1) % 8] >> i / 4 * 4 & 15;
+    lo[KERN_PANEL * i] = (uint8_t)(even | odd << 4);
+  }
+  for (int j = 0; j < 4; j++) {
+    int v = 0;
+    for (int i = 0; i < 4; i++) v |= (p[104 + i] >> 2 * j & 3) << 2 * i;
+    hi[KERN_PANEL * j] = (uint8_t)v;
+  }
+  for (int half = 0; half < 2; half++) lane_pairs_k(q + 192 * 4 * half, 0, 192, p + 32 + 32 * half);
+  for (int g = 0; g < 8; g++) h[g] = get32(p + 4 * g);
+  transpose_8(h);
+  for (int b = 0; b < 8; b++) put32(q + 192 * b, 2, h[b]);
+}
+
+/* d, the upper two bits of eight scales, their lower four, then blocks as IQ4_NL has them. Scales lose their offset of 32 here. */
+static void lane_iq4_xs(uint8_t *q, uint8_t *s, int r, const uint8_t *p) {
+  uint32_t hi = (uint32_t)p[2] | (uint32_t)p[3] << 8;
+  lane_d(s, r, p);
+  for (int b = 0; b < 8; b++) {
+    int v = (p[4 + b / 2] >> b % 2 * 4 & 15) | (int)(hi >> 2 * b & 3) << 4;
+    s[2 * KERN_PANEL + KERN_PANEL * b + r] = (uint8_t)(v - 32);
+    lane_nibbles(q + 256 * b, p + 8 + 16 * b);
+  }
+}
+static void lane_mxfp4(uint8_t *q, uint8_t *s, int r, const uint8_t *p) {
+  s[r] = p[0];
+  lane_nibbles(q, p + 1);
 }
 
 /* ---- panels --------------------------------------------------------------------------------------------------------------------------- */
@@ -190,13 +251,14 @@ static void lane_q6_k(uint8_t *q, uint8_t *s, int r, const uint8_t *p) {
 typedef void lane_fn(uint8_t *q, uint8_t *s, int r, const uint8_t *p);
 
 static inline __attribute__((always_inline)) void pack_panel(
-    uint8_t *panel, const uint8_t *src, int n_row, int cols, int bits, gemm_scale kind, int block, int bytes, lane_fn *lane) {
+    uint8_t *panel, const uint8_t *src, int n_row, int cols, gemm_code code, gemm_scale kind, int block, int bytes, lane_fn *lane) {
   int n_block = cols / block;
   size_t row_bytes = (size_t)n_block * (size_t)bytes;
   for (int i = 0; i < n_block; i++) {
     int b = i * (block / KERN_BLOCK);
-    uint8_t *q = panel + gemm_quants_at(bits, kind, b), *s = panel + gemm_scales_at(bits, kind, b);
+    uint8_t *q = panel + gemm_quants_at(code, kind, b), *s = panel + gemm_scales_at(code, kind, b);
     if (kind == SCALE_D) s += 2 * KERN_PANEL * (b % 2);
+    if (kind == SCALE_E8) s += KERN_PANEL * (b % 4);
     const uint8_t *p = src + (size_t)i * (size_t)bytes;
     for (int r = 0; r < n_row; r++, p += row_bytes) lane(q + 4 * r, s, r, p);
   }
@@ -210,30 +272,35 @@ static void pack_floats(uint8_t *panel, const uint8_t *src, int n_row, int cols,
 
 static void pack_one(wtype t, uint8_t *panel, const uint8_t *src, int n_row, int cols) {
   switch (t) {
-  case WT_Q4_0: pack_panel(panel, src, n_row, cols, 4, SCALE_D, 32, 18, lane_q4_0); break;
-  case WT_Q4_1: pack_panel(panel, src, n_row, cols, 4, SCALE_DM, 32, 20, lane_q4_1); break;
-  case WT_Q5_0: pack_panel(panel, src, n_row, cols, 5, SCALE_D, 32, 22, lane_q5_0); break;
-  case WT_Q5_1: pack_panel(panel, src, n_row, cols, 5, SCALE_DM, 32, 24, lane_q5_1); break;
-  case WT_Q8_0: pack_panel(panel, src, n_row, cols, 8, SCALE_D, 32, 34, lane_q8_0); break;
-  case WT_Q4_K: pack_panel(panel, src, n_row, cols, 4, SCALE_K, 256, 144, lane_q4_k); break;
-  case WT_Q5_K: pack_panel(panel, src, n_row, cols, 5, SCALE_K, 256, 176, lane_q5_k); break;
-  case WT_Q6_K: pack_panel(panel, src, n_row, cols, 6, SCALE_6K, 256, 210, lane_q6_k); break;
+  case WT_Q4_0: pack_panel(panel, src, n_row, cols, CODE_4, SCALE_D, 32, 18, lane_q4_0); break;
+  case WT_Q4_1: pack_panel(panel, src, n_row, cols, CODE_4, SCALE_DM, 32, 20, lane_q4_1); break;
+  case WT_Q5_0: pack_panel(panel, src, n_row, cols, CODE_5, SCALE_D, 32, 22, lane_q5_0); break;
+  case WT_Q5_1: pack_panel(panel, src, n_row, cols, CODE_5, SCALE_DM, 32, 24, lane_q5_1); break;
+  case WT_Q8_0: pack_panel(panel, src, n_row, cols, CODE_8, SCALE_D, 32, 34, lane_q8_0); break;
+  case WT_IQ4_NL: pack_panel(panel, src, n_row, cols, CODE_IQ4, SCALE_D, 32, 18, lane_q4_0); break;
+  case WT_MXFP4: pack_panel(panel, src, n_row, cols, CODE_E2M1, SCALE_E8, 32, 17, lane_mxfp4); break;
+  case WT_Q2_K: pack_panel(panel, src, n_row, cols, CODE_2, SCALE_2K, 256, 84, lane_q2_k); break;
+  case WT_Q3_K: pack_panel(panel, src, n_row, cols, CODE_3, SCALE_3K, 256, 110, lane_q3_k); break;
+  case WT_Q4_K: pack_panel(panel, src, n_row, cols, CODE_4, SCALE_K, 256, 144, lane_q4_k); break;
+  case WT_Q5_K: pack_panel(panel, src, n_row, cols, CODE_5, SCALE_K, 256, 176, lane_q5_k); break;
+  case WT_Q6_K: pack_panel(panel, src, n_row, cols, CODE_6, SCALE_6K, 256, 210, lane_q6_k); break;
+  case WT_IQ4_XS: pack_panel(panel, src, n_row, cols, CODE_IQ4, SCALE_XS, 256, 136, lane_iq4_xs); break;
   case WT_F32: pack_floats(panel, src, n_row, cols, 4); break;
   default: pack_floats(panel, src, n_row, cols, 2); break;
   }
 }
 
 /* Bytes no lane writes must not stay what the memory held before: the rows that pad a panel, the second half of a last group, and a few bytes
- * of alignment. Wide panels clear only their last group and the 6-bit type its padding. */
+ * of alignment. Wide panels clear only their last group, and the padding of types that have some. */
 static void clear_unwritten(const gemm_layout *l, uint8_t *panel, size_t panel_bytes, int n_row, int cols) {
   if (n_row < KERN_PANEL || l->scale == SCALE_NONE) {
     memset(panel, 0, panel_bytes);
     return;
   }
-  size_t group = gemm_group_bytes(l->bits, l->scale);
-  if (cols % (gemm_group(l->scale) * KERN_BLOCK)) memset(panel + panel_bytes - group, 0, group);
-  if (l->scale == SCALE_6K)
-    for (size_t end = group; end <= panel_bytes; end += group) memset(panel + end - 32, 0, 32);
+  size_t at, last = last_group(l, cols, &at);
+  if (cols % (gemm_group(l->scale) * KERN_BLOCK)) memset(panel + at, 0, last);
+  if (l->scale == SCALE_XS || l->scale == SCALE_3K || l->scale == SCALE_6K)
+    for (size_t end = last; end <= panel_bytes; end += last) memset(panel + end - 32, 0, 32);
 }
 
 void kern_pack(const kern_mat *w, const void *src, int p0, int p1) {

@@ -16,14 +16,15 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const wtype all_types[] = {WT_F32, WT_F16, WT_BF16, WT_Q4_0, WT_Q4_1, WT_Q5_0, WT_Q5_1, WT_Q8_0, WT_Q4_K, WT_Q5_K, WT_Q6_K};
+static const wtype all_types[] = {WT_F32, WT_F16, WT_BF16, WT_Q4_0, WT_Q4_1, WT_Q5_0, WT_Q5_1, WT_Q8_0, WT_Q4_K, WT_Q5_K, WT_Q6_K, WT_Q2_K, WT_Q3_K,
+    WT_IQ4_NL, WT_IQ4_XS, WT_MXFP4};
 enum { N_ALL = sizeof all_types / sizeof *all_types };
 
-/* Where a block's half-precision numbers lie: one or two. */
+/* Where a block's half-precision numbers lie: none, one or two. */
 static inline int half_places(wtype t, int at[2]) {
-  at[0] = t == WT_Q6_K ? 208 : 0;
-  at[1] = 2;
-  return t == WT_Q4_1 || t == WT_Q5_1 || t == WT_Q4_K || t == WT_Q5_K ? 2 : 1;
+  at[0] = t == WT_Q6_K ? 208 : t == WT_Q3_K ? 108 : t == WT_Q2_K ? 80 : 0;
+  at[1] = at[0] + 2;
+  return t == WT_MXFP4 ? 0 : t == WT_Q4_1 || t == WT_Q5_1 || t == WT_Q4_K || t == WT_Q5_K || t == WT_Q2_K ? 2 : 1;
 }
 
 typedef enum fill { FILL_RANDOM, FILL_ZERO, FILL_ONES } fill; /* of the quants' and small scales' bits */
@@ -44,6 +45,7 @@ static inline void fill_blocks(rng *r, wtype t, fill how, uint8_t *p, size_t n) 
       uint16_t h = f16_of_f32((float)(rng_f64(r) * 0.05 - (j ? 0.025 : 0.0)));
       memcpy(p + i + at[j], &h, 2);
     }
+    if (t == WT_MXFP4) p[i] = (uint8_t)(118 + rng_below(r, 6));
   }
 }
 

@@ -3,7 +3,7 @@
 #include "gemm_check.h"
 
 /* rows x K, with tails in both; K that is not a multiple of 256 or of 64 is for the types that allow it. */
-static const int shapes[][2] = {{576, 64}, {9, 576}, {16, 896}, {17, 1536}, {35, 256}, {16, 32}, {64, 512}, {19, 37}, {1, 96}};
+static const int shapes[][2] = {{576, 64}, {9, 576}, {16, 896}, {17, 1536}, {35, 256}, {16, 32}, {64, 512}, {19, 37}, {1, 96}, {18, 640}};
 static const int counts[] = {1, 2, 3, 4, 5, 7, 8, 12, 13, 16, 32, 33};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes, N_COUNTS = sizeof counts / sizeof *counts, MAX_N = 33 };
 
@@ -174,8 +174,8 @@ static void test_row_alone(void **state) {
 static void test_many_columns(void **state) {
   (void)state;
   rng r = rng_new(11);
-  static const wtype types[] = {WT_Q4_1, WT_Q6_K, WT_F16};
-  for (int t = 0; t < 3; t++) {
+  static const wtype types[] = {WT_Q4_1, WT_Q6_K, WT_F16, WT_Q2_K, WT_MXFP4};
+  for (int t = 0; t < 5; t++) {
     gemm_case c;
     case_init(&c, &r, types[t], 33, 2560, 301, FILL_RANDOM);
     for (const kern_ops *const *ops = kern_tables(); *ops; ops++) {

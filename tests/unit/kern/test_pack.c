@@ -5,6 +5,7 @@
 
 typedef struct layout {
   int bits, block, group, scales;
+  bool scales_first;
 } layout; /* block: the file's; group: packed blocks of 32; scales: their bytes */
 
 static layout layout_of(wtype t) {
@@ -17,6 +18,11 @@ static layout layout_of(wtype t) {
   case WT_Q4_K: return (layout){4, 256, 8, 320};
   case WT_Q5_K: return (layout){5, 256, 8, 320};
   case WT_Q6_K: return (layout){6, 256, 8, 320};
+  case WT_Q2_K: return (layout){2, 256, 8, 320};
+  case WT_Q3_K: return (layout){3, 256, 8, 256};
+  case WT_IQ4_NL: return (layout){4, 32, 2, 64};
+  case WT_IQ4_XS: return (layout){4, 256, 8, 192};
+  case WT_MXFP4: return (layout){4, 32, 4, 64, true};
   default: return (layout){0};
   }
 }
@@ -25,11 +31,16 @@ static layout layout_of(wtype t) {
 static int file_quant(wtype t, const uint8_t *p, int i) {
   int j = i % 32, b = i / 32;
   switch (t) {
+  case WT_IQ4_NL:
   case WT_Q4_0: return p[2 + i % 16] >> (i < 16 ? 0 : 4) & 15;
   case WT_Q4_1: return p[4 + i % 16] >> (i < 16 ? 0 : 4) & 15;
   case WT_Q5_0: return (p[6 + i % 16] >> (i < 16 ? 0 : 4) & 15) | (p[2 + i / 8] >> i % 8 & 1) << 4;
   case WT_Q5_1: return (p[8 + i % 16] >> (i < 16 ? 0 : 4) & 15) | (p[4 + i / 8] >> i % 8 & 1) << 4;
   case WT_Q8_0: return (int8_t)p[2 + i] + 128;
+  case WT_MXFP4: return p[1 + i % 16] >> (i < 16 ? 0 : 4) & 15;
+  case WT_IQ4_XS: return p[8 + 16 * b + j % 16] >> (j < 16 ? 0 : 4) & 15;
+  case WT_Q2_K: return p[16 + b / 4 * 32 + j] >> 2 * (b % 4) & 3;
+  case WT_Q3_K: return (p[32 + b / 4 * 32 + j] >> 2 * (b % 4) & 3) | (p[j] >> b & 1) << 2;
   case WT_Q4_K: return p[16 + b / 2 * 32 + j] >> 4 * (b % 2) & 15;
   case WT_Q5_K: return (p[48 + b / 2 * 32 + j] >> 4 * (b % 2) & 15) | (p[16 + j] >> b & 1) << 4;
   default: return (p[b / 4 * 64 + b % 2 * 32 + j] >> b % 4 / 2 * 4 & 15) | (p[128 + b / 4 * 32 + j] >> 2 * (b % 4) & 3) << 4;
@@ -43,6 +54,11 @@ static void place(int bits, uint8_t *q, int r, int k, int u) {
     q[64 * g + lane] = (uint8_t)u;
     return;
   }
+  if (bits < 4) {
+    q[64 * (g % 2) + lane] = (uint8_t)(q[64 * (g % 2) + lane] | (u & 3) << g / 2 * 2);
+    if (bits == 3) q[128 + lane] = (uint8_t)(q[128 + lane] | (u >> 2) << g);
+    return;
+  }
   q[64 * (g % 4) + lane] = (uint8_t)(q[64 * (g % 4) + lane] | (u & 15) << (g < 4 ? 0 : 4));
   if (bits == 5) q[256 + lane] = (uint8_t)(q[256 + lane] | (u >> 4) << g);
   if (bits == 6) q[256 + 64 * (g % 2) + lane] = (uint8_t)(q[256 + 64 * (g % 2) + lane] | (u >> 4) << g / 2 * 2);
@@ -53,15 +69,37 @@ static void k_scale(const uint8_t *s, int j, int *sc, int *m) {
   *m = j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | s[j] >> 6 << 4;
 }
 
+/* The 6-bit scale i of a Q3_K block. */
+static int k3_scale(const uint8_t *s, int i) { return (i < 8 ? s[i] & 15 : s[i - 8] >> 4) | (s[8 + i % 4] >> i / 4 * 2 & 3) << 4; }
+
 /* The scales of file block p, which is block `of` of its group, for row r. */
 static void place_scales(wtype t, uint8_t *s, int of, int r, const uint8_t *p) {
   switch (t) {
   case WT_Q4_0:
   case WT_Q5_0:
+  case WT_IQ4_NL:
   case WT_Q8_0: memcpy(s + 32 * of + 2 * r, p, 2); break;
   case WT_Q6_K:
     memcpy(s + 2 * r, p + 208, 2);
     for (int i = 0; i < 16; i++) s[32 + 16 * i + r] = p[192 + i];
+    break;
+  case WT_MXFP4: s[16 * of + r] = p[0]; break;
+  case WT_IQ4_XS:
+    memcpy(s + 2 * r, p, 2);
+    for (int i = 0; i < 8; i++) s[32 + 16 * i + r] = (uint8_t)((p[4 + i / 2] >> i % 2 * 4 & 15) + (p[2 + i / 4] >> i % 4 * 2 & 3) * 16 - 32);
+    break;
+  case WT_Q2_K:
+    memcpy(s + 2 * r, p + 80, 2);
+    memcpy(s + 32 + 2 * r, p + 82, 2);
+    for (int i = 0; i < 16; i++) s[64 + 16 * i + r] = p[i];
+    break;
+  case WT_Q3_K:
+    memcpy(s + 2 * r, p + 108, 2);
+    for (int i = 0; i < 16; i++) {
+      uint8_t *low = s + 32 + i / 2 * 16 + r, *high = s + 160 + i / 4 * 16 + r;
+      *low = (uint8_t)(*low | (k3_scale(p + 96, i) & 15) << i % 2 * 4);
+      *high = (uint8_t)(*high | (k3_scale(p + 96, i) >> 4) << i % 4 * 2);
+    }
     break;
   default:
     memcpy(s + 2 * r, p, 2);
@@ -91,8 +129,9 @@ static void oracle(const gemm_case *c, uint8_t *out) {
         continue;
       }
       uint8_t *group = panel + (size_t)(b / l.group) * (size_t)(64 * l.bits * l.group + l.scales);
-      place(l.bits, group + 64 * l.bits * (b % l.group), r, k % 32, file_quant(c->w.type, p, k % l.block));
-      if (k % l.block == 0) place_scales(c->w.type, group + 64 * l.bits * l.group, b % l.group, r, p);
+      uint8_t *quants = l.scales_first ? group + l.scales : group, *scales = l.scales_first ? group : group + 64 * l.bits * l.group;
+      place(l.bits, quants + 64 * l.bits * (b % l.group), r, k % 32, file_quant(c->w.type, p, k % l.block));
+      if (k % l.block == 0) place_scales(c->w.type, scales, b % l.group, r, p);
     }
 }
 
@@ -131,7 +170,7 @@ static void test_against_oracle(void **state) {
 
 static void test_sizes(void **state) {
   (void)state;
-  static const int big[][2] = {{49152, 576}, {576, 1536}, {576, 576}, {151936, 896}, {896, 4864}, {151936, 1536}, {1536, 8960}};
+  static const int big[][2] = {{49152, 576}, {576, 1536}, {576, 576}, {151936, 896}, {896, 4864}, {151936, 1536}, {1536, 8960}, {2048, 640}};
   for (int t = 0; t < N_ALL; t++) {
     const wtype_info *info = wtype_lookup((uint32_t)all_types[t]);
     for (size_t s = 0; s < sizeof big / sizeof *big; s++) {
@@ -142,13 +181,13 @@ static void test_sizes(void **state) {
         continue;
       }
       double file = (double)rows * cols / info->block * info->bytes;
-      assert_true((double)packed >= file && (double)packed <= 1.03 * file);
+      assert_true((double)packed >= file && (double)packed <= 1.031 * file);
       assert_int_equal(packed % 64, 0);
     }
   }
   assert_int_equal(kern_packed_bytes(WT_Q4_0, 16, 48), 0);
   assert_int_equal(kern_packed_bytes(WT_Q4_K, 16, 128), 0);
-  assert_int_equal(kern_packed_bytes(WT_Q2_K, 16, 256), 0);
+  assert_int_equal(kern_packed_bytes(WT_IQ2_XS, 16, 256), 0);
   assert_int_equal(kern_packed_bytes(WT_F32, 0, 256), 0);
   assert_int_equal(kern_packed_bytes(WT_F32, 16, -1), 0);
 }
