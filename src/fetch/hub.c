@@ -130,8 +130,8 @@ static bool take(json_t *files, json_t *row) {
   json_int_t size = json_integer_value(json_object_get(row, "size"));
   const char *oid = json_string_value(json_object_get(json_object_get(row, "lfs"), "oid"));
   bool hash = oid && strlen(oid) == 64 && strspn(oid, "0123456789abcdef") == 64;
-  return json_array_append_new(files, json_pack("{s:s, s:I, s:s}", "path", path_of(row), "bytes", size > 0 ? size : (json_int_t)0, "sha256",
-                                          hash ? oid : "")) == 0;
+  return json_array_append_new(
+             files, json_pack("{s:s, s:I, s:s}", "path", path_of(row), "bytes", size > 0 ? size : (json_int_t)0, "sha256", hash ? oid : "")) == 0;
 }
 
 /* All parts, or none when one is not in the repository. */
@@ -150,7 +150,7 @@ static bool take_parts(json_t *files, json_t *list, const char *first) {
 }
 
 typedef struct found {
-  int gguf, usable; /* files that end in .gguf; of those, language models */
+  int gguf, usable;  /* files that end in .gguf; of those, language models */
   bool lone_weights; /* safetensors without a config.json */
 } found;
 
@@ -242,8 +242,7 @@ bool hub_choose(job *j, const hub_spec *h, json_t **ret, err *e) {
   if (!ok) return err_prefix(e, "hf:%s: the list of files cannot be read", h->repo);
   json_t *files = json_array();
   ok = files ? choose(j, h, list, files, e) : err_set(e, ERR_NOMEM, "out of memory");
-  if (ok && json_array_size(files) > HUB_FILES)
-    ok = err_set(e, ERR_TOO_LARGE, "hf:%s: the model has more than %d files", h->repo, HUB_FILES);
+  if (ok && json_array_size(files) > HUB_FILES) ok = err_set(e, ERR_TOO_LARGE, "hf:%s: the model has more than %d files", h->repo, HUB_FILES);
   if (ok) *ret = json_incref(files);
   json_decref(files);
   json_decref(list);

@@ -43,7 +43,7 @@ bool hub_parse(const char *spec, hub_spec *ret, err *e); /* owner/repo[/file][@r
 bool hub_url(const hub_spec *h, char out[OS_PATH], err *e);
 const char *hub_token(void); /* HF_TOKEN, or NULL */
 bool hub_offline(void);
-/* The files of the repository that make a model: [{path, bytes (0: not told), sha256 ("": not told)}]. One GGUF file, all parts of one, or a folder of
- * safetensors, of which config.json is the first. The caller owns *ret. */
+/* The files of the repository that make a model: [{path, bytes (0: not told), sha256 ("": not told)}]. One GGUF file, all parts of one, or a folder
+ * of safetensors, of which config.json is the first. The caller owns *ret. */
 bool hub_choose(job *j, const hub_spec *h, json_t **ret, err *e);
 #endif

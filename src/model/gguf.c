@@ -167,7 +167,8 @@ static bool take_strs(cursor *c, mfile *g, mf_val *v) {
 static bool take_val(cursor *c, mfile *g, uint64_t index, mf_val *v) {
   uint32_t kind;
   if (!take_name(c, "metadata key", index, KEY_MAX, &v->key) || !take32(c, &kind)) return false;
-  if (kind >= MF_KINDS) return err_param(c->e, ERR_INPUT, c->what, "%s is of kind %u, known are 0 to %d: the file is damaged", c->what, kind, MF_KINDS - 1);
+  if (kind >= MF_KINDS)
+    return err_param(c->e, ERR_INPUT, c->what, "%s is of kind %u, known are 0 to %d: the file is damaged", c->what, kind, MF_KINDS - 1);
   v->kind = (mf_kind)kind;
   uint64_t start = c->pos;
   if (kind == MF_ARR) {
@@ -206,7 +207,8 @@ static bool own_u64(const part *p, const char *key, uint64_t *ret) {
   return true;
 }
 
-/* A model's metadata are those of its only or first part. How it was split is no property of the model: once the parts are together it is left out. */
+/* A model's metadata are those of its only or first part. How it was split is no property of the model: once the parts are together it is left out.
+ */
 static bool add_vals(const part *p, bool joined) {
   for (uint64_t i = 0; i < p->n_vals; i++)
     if (!(joined && str_starts(p->vals[i].key, STR("split."))) && !mf_add_val(p->g, &p->vals[i], p->c.e)) return false;
@@ -395,15 +397,14 @@ static bool join(const part *first, const char *path, int no, err *e) {
   if (!gguf_part_path(path, no, other, sizeof other)) return err_set(e, ERR_INPUT, "the path is too long: %.80s...", path);
   if (!open_part(first->g, other, &p, &why)) {
     if (why.code == ERR_NOT_FOUND)
-      return err_param(e, ERR_INPUT, "split.count", "part %d of %llu is missing: there is no %s, fetch it again", no,
-          (unsigned long long)first->count, other);
+      return err_param(
+          e, ERR_INPUT, "split.count", "part %d of %llu is missing: there is no %s, fetch it again", no, (unsigned long long)first->count, other);
     if (e) *e = why;
     return false;
   }
   p.c.e = e;
   if (p.count < 2)
-    return err_param(
-        e, ERR_INPUT, "split.count", "%s is no part of a model, expected part %d of %llu", other, no, (unsigned long long)first->count);
+    return err_param(e, ERR_INPUT, "split.count", "%s is no part of a model, expected part %d of %llu", other, no, (unsigned long long)first->count);
   if (p.no != (uint64_t)no - 1 || p.count != first->count || p.total != first->total)
     return err_param(e, ERR_INPUT, "split.no",
         "%s says that it is part %llu of %llu with %llu tensors in all, expected part %d of %llu with %llu: it belongs to another model", other,
@@ -420,8 +421,9 @@ static bool open_all(mfile *g, const char *path, part *first, err *e) {
   for (uint64_t no = 2; split && no <= first->count; no++)
     if (!join(first, path, (int)no, e)) return false;
   if (split && first->total && g->n_tensors != first->total)
-    return err_param(e, ERR_INPUT, "split.tensors.count", "%s and its other parts hold %llu tensors, but split.tensors.count is %llu: fetch them again",
-        path, (unsigned long long)g->n_tensors, (unsigned long long)first->total);
+    return err_param(e, ERR_INPUT, "split.tensors.count",
+        "%s and its other parts hold %llu tensors, but split.tensors.count is %llu: fetch them again", path, (unsigned long long)g->n_tensors,
+        (unsigned long long)first->total);
   return mf_check_overlaps(g, e) || err_prefix(e, "%s", path);
 }
 

@@ -19,9 +19,9 @@ typedef struct hf_family {
   const char *act;
   int norms;
   window window;
-  bool tied, qkv_bias;      /* qkv_bias: there without being asked for */
-  int heads, kv, head_dim;  /* when the config is silent; 0: kv as heads, head_dim from the width, heads must be stated */
-  int ctx, width;           /* width: of the window; 0: none unless stated */
+  bool tied, qkv_bias;     /* qkv_bias: there without being asked for */
+  int heads, kv, head_dim; /* when the config is silent; 0: kv as heads, head_dim from the width, heads must be stated */
+  int ctx, width;          /* width: of the window; 0: none unless stated */
   double eps, theta;
 } hf_family;
 
@@ -241,7 +241,8 @@ static bool add_yarn(reader *r, json_t *params) {
   static const char *const fine[] = {"attention_factor", "mscale", "mscale_all_dim", "truncate"};
   double factor = NAN, old = (double)r->ctx, fast = 32, slow = 1;
   for (int i = 0; i < 4; i++)
-    if (stated(params, fine[i])) return err_param(r->e, ERR_UNSUPPORTED, fine[i], "'%s' is set for YaRN, of which only the plain form is read", fine[i]);
+    if (stated(params, fine[i]))
+      return err_param(r->e, ERR_UNSUPPORTED, fine[i], "'%s' is set for YaRN, of which only the plain form is read", fine[i]);
   return rope_num(r, params, "factor", 1e-3, 1e6, &factor) && rope_num(r, params, "original_max_position_embeddings", 1, 1e9, &old) &&
          rope_num(r, params, "beta_fast", 0, 1e6, &fast) && rope_num(r, params, "beta_slow", 0, 1e6, &slow) &&
          mf_add_str(r->g, spell(r, "rope.scaling.type"), STR("yarn"), r->e) && mf_add_f64(r->g, spell(r, "rope.scaling.factor"), factor, r->e) &&
@@ -259,11 +260,11 @@ static bool add_rope(reader *r) {
     return false;
   int n_rot = (int)((double)r->head_dim * part);
   if (part < 1 && !is(r->f, "phi3"))
-    return err_param(r->e, ERR_UNSUPPORTED, "partial_rotary_factor", "'partial_rotary_factor' is %g, which a model of type %s has no use for", part,
-        r->f->type);
+    return err_param(
+        r->e, ERR_UNSUPPORTED, "partial_rotary_factor", "'partial_rotary_factor' is %g, which a model of type %s has no use for", part, r->f->type);
   if (n_rot < 2 || n_rot % 2 || n_rot > ROT_MAX)
-    return err_param(r->e, ERR_INPUT, "head_dim", "%d of 'head_dim' %lld are turned, expected an even number up to %d", n_rot, (long long)r->head_dim,
-        ROT_MAX);
+    return err_param(
+        r->e, ERR_INPUT, "head_dim", "%d of 'head_dim' %lld are turned, expected an even number up to %d", n_rot, (long long)r->head_dim, ROT_MAX);
   if (!str_is(local, "default"))
     return err_param(r->e, ERR_UNSUPPORTED, "rope_parameters.sliding_attention", "'rope_parameters.sliding_attention' is scaled (\"%.*s\")",
         (int)(local.n < 32 ? local.n : 32), local.p);
@@ -310,7 +311,8 @@ static bool add_window(reader *r) {
   bool use = r->f->window == W_ALL || r->f->window == W_OFTEN, listed = false;
   if (!json_get_bool(r->o, "", "use_sliding_window", &use, r->e)) return false;
   if (r->f->window == W_NONE)
-    return !use || err_param(r->e, ERR_UNSUPPORTED, "use_sliding_window", "'use_sliding_window' is true, which is not supported for type %s", r->f->type);
+    return !use ||
+           err_param(r->e, ERR_UNSUPPORTED, "use_sliding_window", "'use_sliding_window' is true, which is not supported for type %s", r->f->type);
   if (!json_get_i64(r->o, "", "sliding_window", 1, INT32_MAX, &width, r->e) || !which_slide(r, slide, &listed)) return false;
   for (int64_t i = 0; i < r->layers; i++) n += slide[i];
   if (json_is_null(json_object_get(r->o, "sliding_window"))) width = 0;
@@ -333,13 +335,13 @@ static bool check_unturned(reader *r) {
   if (!list && step != 4)
     return err_param(r->e, ERR_UNSUPPORTED, "no_rope_layer_interval", "'no_rope_layer_interval' is %lld, supported is 4", (long long)step);
   if (list && json_array_size(list) != (size_t)r->layers)
-    return err_param(r->e, ERR_INPUT, "no_rope_layers", "'no_rope_layers' has %zu entries, expected %lld", json_array_size(list),
-        (long long)r->layers);
+    return err_param(
+        r->e, ERR_INPUT, "no_rope_layers", "'no_rope_layers' has %zu entries, expected %lld", json_array_size(list), (long long)r->layers);
   for (int64_t i = 0; list && i < r->layers; i++) {
     json_t *v = json_array_get(list, (size_t)i);
     if (!json_is_integer(v) || json_integer_value(v) != ((i + 1) % 4 != 0))
-      return err_param(r->e, ERR_UNSUPPORTED, "no_rope_layers", "'no_rope_layers[%lld]' is not as in each fourth layer without RoPE, which alone is supported",
-          (long long)i);
+      return err_param(r->e, ERR_UNSUPPORTED, "no_rope_layers",
+          "'no_rope_layers[%lld]' is not as in each fourth layer without RoPE, which alone is supported", (long long)i);
   }
   return true;
 }
@@ -413,8 +415,8 @@ static bool check_class(reader *r, json_t *config) {
   if (!first) return true;
   for (int i = 0; i < N_FAMILIES; i++)
     if (is(&families[i], r->f->arch) && strcmp(first, families[i].model_class) == 0) return true;
-  return err_param(r->e, ERR_UNSUPPORTED, "architectures", "'architectures' is %.60s; of a model of type %s only %s is run", first, r->f->type,
-      r->f->model_class);
+  return err_param(
+      r->e, ERR_UNSUPPORTED, "architectures", "'architectures' is %.60s; of a model of type %s only %s is run", first, r->f->type, r->f->model_class);
 }
 
 static bool read_family(reader *r, hf_config *c) {

@@ -1,5 +1,5 @@
-/* Reading order: hash tables, an mfile's life, adding to it, adding values of our own, look-ups. What is added was checked by the reader that adds it;
- * here stands what holds for every format: no name twice, no byte in two tensors, no size that overflows. */
+/* Reading order: hash tables, an mfile's life, adding to it, adding values of our own, look-ups. What is added was checked by the reader that adds
+ * it; here stands what holds for every format: no name twice, no byte in two tensors, no size that overflows. */
 #include "model/mfile_build.h"
 #include "base/arena.h"
 #include "base/hash.h"
@@ -227,8 +227,7 @@ bool mf_check_overlaps(const mfile *g, err *e) {
   for (uint64_t i = 1; ok && i < g->n_tensors; i++) {
     const mf_tensor *a = order[i - 1], *b = order[i];
     if ((const uint8_t *)a->data + a->bytes > (const uint8_t *)b->data)
-      ok = err_set(
-          e, ERR_INPUT, "tensors %.*s and %.*s share bytes: the file is damaged", shown(a->name), a->name.p, shown(b->name), b->name.p);
+      ok = err_set(e, ERR_INPUT, "tensors %.*s and %.*s share bytes: the file is damaged", shown(a->name), a->name.p, shown(b->name), b->name.p);
   }
   free(order);
   return ok;

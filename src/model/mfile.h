@@ -29,7 +29,7 @@ typedef enum mf_kind {
 typedef struct mf_val {
   str key;
   mf_kind kind;
-  mf_kind elem; /* ARR: kind of the elements (nested arrays are kept as raw bytes and can only be skipped) */
+  mf_kind elem;   /* ARR: kind of the elements (nested arrays are kept as raw bytes and can only be skipped) */
   uint64_t count; /* ARR: number of elements */
   str raw;        /* the value's bytes in the file: of a string without its length, of an array the elements alone */
   str *strs;      /* ARR of STR: the elements, [count]; else NULL */
@@ -54,8 +54,8 @@ typedef struct mf_map {
 } mf_map;
 
 typedef struct mfile {
-  bool hf_layout; /* a folder of safetensors. Tensors lie as transformers saves them: Q and K rows unpermuted (rotation in halves whatever the family),
-                   * Gemma's norms without their one */
+  bool hf_layout; /* a folder of safetensors. Tensors lie as transformers saves them: Q and K rows unpermuted (rotation in halves whatever the
+                   * family), Gemma's norms without their one */
   uint32_t version, align; /* GGUF's; 0 in a folder */
   mf_map *maps;
   int n_maps;
@@ -79,6 +79,6 @@ bool mf_str(const mfile *g, const char *key, str *ret, err *e);
 /* Element i of an ARR of numbers, converted (out of range: clamped); 0 when v is no such array or i is beyond it. */
 double mf_elem_f64(const mf_val *v, uint64_t i);
 int64_t mf_elem_i64(const mf_val *v, uint64_t i);
-const char *mf_kind_name(mf_kind k);                        /* "u32", "string", "array" ... */
+const char *mf_kind_name(mf_kind k);                           /* "u32", "string", "array" ... */
 void mf_drop_pages(const mfile *g, const void *p, uint64_t n); /* tells the kernel that these mapped bytes are not needed soon */
 #endif

@@ -30,6 +30,6 @@ bool mf_add_i32s(mfile *g, const char *key, const int32_t *v, size_t n, err *e);
 bool mf_add_bools(mfile *g, const char *key, const uint8_t *v, size_t n, err *e);
 
 bool mf_val_u64(const mf_val *v, uint64_t *ret, err *e); /* as mf_u64, of a value in hand */
-int mf_kind_size(mf_kind k); /* bytes; 0 for strings and arrays */
+int mf_kind_size(mf_kind k);                             /* bytes; 0 for strings and arrays */
 enum { MF_KINDS = MF_F64 + 1 };
 #endif

@@ -220,8 +220,8 @@ static bool read_shard(reader *r, int i, const char *file) {
   if (m->n < 8) return err_set(r->e, ERR_INPUT, "%s: %llu bytes are no safetensors file: fetch it again", file, (unsigned long long)m->n);
   memcpy(&n, m->p, 8);
   if (n > m->n - 8 || n > HEADER_MAX || n < 2)
-    return err_set(r->e, ERR_INPUT, "%s says that its header has %llu bytes; its %llu bytes and the bound of %d do not allow that: it is damaged", file,
-        (unsigned long long)n, (unsigned long long)m->n, HEADER_MAX);
+    return err_set(r->e, ERR_INPUT, "%s says that its header has %llu bytes; its %llu bytes and the bound of %d do not allow that: it is damaged",
+        file, (unsigned long long)n, (unsigned long long)m->n, HEADER_MAX);
   s.base = m->head = 8 + n;
   s.bytes = m->n - s.base;
   bool ok = json_parse_once((str){(const char *)m->p + 8, (size_t)n}, &header, r->e) && take_tensors(r, &s, header);
@@ -236,8 +236,7 @@ static bool open_shard(reader *r, const char *file, const char *tensor) {
   char path[OS_PATH];
   int i;
   if (!join(r, file, path)) return false;
-  if (!have(r, file))
-    return err_set(r->e, ERR_INPUT, "shard %s is missing, which holds %.80s: fetch it again", file, tensor);
+  if (!have(r, file)) return err_set(r->e, ERR_INPUT, "shard %s is missing, which holds %.80s: fetch it again", file, tensor);
   return mf_map_path(r->g, path, &i, r->e) && read_shard(r, i, file);
 }
 
@@ -254,8 +253,8 @@ static bool open_indexed(reader *r, json_t *weights) {
   json_object_foreach(weights, tensor, v) {
     const char *file = json_string_value(v);
     if (!file || !shard_name_ok(file))
-      return err_set(r->e, ERR_INPUT, "model.safetensors.index.json: the file of %.80s is \"%.80s\", expected NAME.safetensors in this folder", tensor,
-          file ? file : "");
+      return err_set(r->e, ERR_INPUT, "model.safetensors.index.json: the file of %.80s is \"%.80s\", expected NAME.safetensors in this folder",
+          tensor, file ? file : "");
     int k = 0;
     while (k < n && strcmp(seen[k], file) != 0) k++;
     if (k < n) continue;
@@ -286,7 +285,8 @@ static bool open_shards(reader *r) {
   if (have(r, "model.safetensors")) return open_shard(r, "model.safetensors", "the model");
   if (!have(r, "model.safetensors.index.json"))
     return err_set(r->e, ERR_INPUT, "there is neither model.safetensors nor model.safetensors.index.json%s",
-        have(r, "pytorch_model.bin") || have(r, "pytorch_model.bin.index.json") ? ": pytorch_model.bin is not read, save the model as safetensors" : "");
+        have(r, "pytorch_model.bin") || have(r, "pytorch_model.bin.index.json") ? ": pytorch_model.bin is not read, save the model as safetensors"
+                                                                                : "");
   bool ok = json_file(r, "model.safetensors.index.json", &index);
   json_t *weights = ok ? json_object_get(index, "weight_map") : NULL;
   if (ok && !json_is_object(weights)) ok = err_set(r->e, ERR_INPUT, "model.safetensors.index.json has no 'weight_map'");
@@ -309,9 +309,10 @@ static bool check_head(reader *r) {
   if (!head->bytes) return true;
   bool same = head->type == embed->type && head->bytes == embed->bytes && memcmp(head->data, embed->data, head->bytes) == 0;
   mf_drop_pages(r->g, head->data, head->bytes);
-  return same || err_param(r->e, ERR_INPUT, "tie_word_embeddings",
-                     "config.json: 'tie_word_embeddings' is true, but there is a tensor lm_head.weight that differs from the embedding: say false, or "
-                     "leave the tensor out");
+  return same ||
+         err_param(r->e, ERR_INPUT, "tie_word_embeddings",
+             "config.json: 'tie_word_embeddings' is true, but there is a tensor lm_head.weight that differs from the embedding: say false, or "
+             "leave the tensor out");
 }
 
 /* ---- opening ---------------------------------------------------------------------------------------------------------------- */

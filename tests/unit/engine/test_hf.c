@@ -1,6 +1,6 @@
-/* Folders as transformers saves them, run by the engine: the logits are those of transformers itself (tools/make_tiny_hf.py), whatever the family, the
- * type of the weights and the number of shards. Then the same with one number of the description bent, which must fail each time. And a GGUF model in
- * parts, whose logits are the whole file's to the bit. */
+/* Folders as transformers saves them, run by the engine: the logits are those of transformers itself (tools/make_tiny_hf.py), whatever the family,
+ * the type of the weights and the number of shards. Then the same with one number of the description bent, which must fail each time. And a GGUF
+ * model in parts, whose logits are the whole file's to the bit. */
 #include "eng_golden.h"
 
 static const float tolerance = 1e-3f;

@@ -493,7 +493,8 @@ static void test_bad_parts(void **st) {
   put_part(&p, 1, 1);
   refuse_parts(p.path[1], "part 3 of 3 is missing: there is no /tmp/weir-test-parts-");
   put_part(&p, 3, 2);
-  refuse_parts(p.path[1], "m-00003-of-00003.gguf says that it is part 2 of 3 with 20 tensors in all, expected part 3 of 3 with 20: it belongs to another");
+  refuse_parts(
+      p.path[1], "m-00003-of-00003.gguf says that it is part 2 of 3 with 20 tensors in all, expected part 3 of 3 with 20: it belongs to another");
   put_part(&p, 3, 3);
   put_part(&p, 1, 3);
   refuse_parts(p.path[2], "m-00001-of-00003.gguf does not say that it is part 1");
@@ -530,7 +531,7 @@ static void test_part_names(void **st) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_good), cmocka_unit_test(test_lies), cmocka_unit_test(test_paths),
-      cmocka_unit_test(test_truncated), cmocka_unit_test(test_flipped), cmocka_unit_test(test_lengths), cmocka_unit_test(test_many_names), cmocka_unit_test(test_parts),
-      cmocka_unit_test(test_bad_parts), cmocka_unit_test(test_part_names)};
+      cmocka_unit_test(test_truncated), cmocka_unit_test(test_flipped), cmocka_unit_test(test_lengths), cmocka_unit_test(test_many_names),
+      cmocka_unit_test(test_parts), cmocka_unit_test(test_bad_parts), cmocka_unit_test(test_part_names)};
   return cmocka_run_group_tests_name("test_gguf", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* A folder of safetensors is a stranger's too: what each lie in a header, a config or an index is answered with, that every family's names and numbers
- * arrive under GGUF's keys, that configs of transformers 4 and 5 mean the same, and thousands of damaged headers. The folders are of
+/* A folder of safetensors is a stranger's too: what each lie in a header, a config or an index is answered with, that every family's names and
+ * numbers arrive under GGUF's keys, that configs of transformers 4 and 5 mean the same, and thousands of damaged headers. The folders are of
  * tools/make_tiny_hf.py; that their logits are right is test_hf's. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,8 +45,9 @@ static char *shard(const char *header, size_t n, size_t *ret_n) {
   return p;
 }
 
-static const char small[] = "{\"model_type\": \"llama\", \"hidden_size\": 8, \"num_hidden_layers\": 1, \"intermediate_size\": 8, \"num_attention_heads\": 1, "
-                            "\"vocab_size\": 2, \"tie_word_embeddings\": true}";
+static const char small[] =
+    "{\"model_type\": \"llama\", \"hidden_size\": 8, \"num_hidden_layers\": 1, \"intermediate_size\": 8, \"num_attention_heads\": 1, "
+    "\"vocab_size\": 2, \"tie_word_embeddings\": true}";
 #define EMBED "\"model.embed_tokens.weight\": {\"dtype\": \"F32\", \"shape\": [2, 8], \"data_offsets\": [0, 64]}"
 
 static bool open_pair(const char *config, const char *header, size_t data, mfile **ret, char **file, err *e) {
@@ -67,7 +68,8 @@ static const struct lie {
     {"a list", "[]", 0, ERR_INPUT, "its header is an array"},
     {"a tensor that is a number", "{\"t\": 3}", 0, ERR_INPUT, "tensor t is not described"},
     {"a tensor twice", "{" EMBED ", " EMBED "}", 64, ERR_INPUT, "duplicate"},
-    {"two names for one", "{" EMBED ", \"lm_head.weight\": {\"dtype\": \"F32\", \"shape\": [2, 8], \"data_offsets\": [0, 64]}}", 128, ERR_INPUT, "share bytes"},
+    {"two names for one", "{" EMBED ", \"lm_head.weight\": {\"dtype\": \"F32\", \"shape\": [2, 8], \"data_offsets\": [0, 64]}}", 128, ERR_INPUT,
+        "share bytes"},
     {"no offsets", "{\"t\": {\"dtype\": \"F32\", \"shape\": [2]}}", 8, ERR_INPUT, "tensor t has no data_offsets"},
     {"offsets of text", "{\"t\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [\"0\", 8]}}", 8, ERR_INPUT, "tensor t has no data_offsets"},
     {"three offsets", "{\"t\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8, 16]}}", 8, ERR_INPUT, "tensor t has no data_offsets"},
@@ -80,7 +82,8 @@ static const struct lie {
         "tensor t takes 16 bytes by shape and dtype, but its data_offsets hold 8"},
     {"more bytes than the dtype", "{\"t\": {\"dtype\": \"BF16\", \"shape\": [2], \"data_offsets\": [0, 8]}}", 8, ERR_INPUT, "tensor t takes 4 bytes"},
     {"no dtype", "{\"t\": {\"shape\": [2], \"data_offsets\": [0, 8]}}", 8, ERR_INPUT, "tensor t has no dtype"},
-    {"truths", "{\"t\": {\"dtype\": \"BOOL\", \"shape\": [8], \"data_offsets\": [0, 8]}}", 8, ERR_UNSUPPORTED, "tensor t is of dtype BOOL; F32, F16 and"},
+    {"truths", "{\"t\": {\"dtype\": \"BOOL\", \"shape\": [8], \"data_offsets\": [0, 8]}}", 8, ERR_UNSUPPORTED,
+        "tensor t is of dtype BOOL; F32, F16 and"},
     {"integers", "{\"t\": {\"dtype\": \"I64\", \"shape\": [], \"data_offsets\": [0, 8]}}", 8, ERR_NONE, ""},
     {"no shape", "{\"t\": {\"dtype\": \"F32\", \"data_offsets\": [0, 4]}}", 4, ERR_INPUT, "tensor t has 0 dimensions"},
     {"eight-bit floats", "{\"t\": {\"dtype\": \"F8_E4M3\", \"shape\": [8], \"data_offsets\": [0, 8]}}", 8, ERR_UNSUPPORTED, "dtype F8_E4M3"},
@@ -89,14 +92,17 @@ static const struct lie {
     {"a dimension of 1.5", "{\"t\": {\"dtype\": \"F32\", \"shape\": [1.5], \"data_offsets\": [0, 4]}}", 4, ERR_INPUT, "tensor t has a shape with"},
     {"a product that wraps", "{\"t\": {\"dtype\": \"F32\", \"shape\": [4294967296, 4294967296], \"data_offsets\": [0, 4]}}", 4, ERR_INPUT,
         "more than can be counted"},
-    {"bytes that wrap", "{\"t\": {\"dtype\": \"F32\", \"shape\": [4611686018427387904], \"data_offsets\": [0, 4]}}", 4, ERR_INPUT, "larger than can be"},
+    {"bytes that wrap", "{\"t\": {\"dtype\": \"F32\", \"shape\": [4611686018427387904], \"data_offsets\": [0, 4]}}", 4, ERR_INPUT,
+        "larger than can be"},
     {"numbers off their place",
-        "{\"a\": {\"dtype\": \"BF16\", \"shape\": [1], \"data_offsets\": [0, 2]}, \"t\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [2, 6]}}", 6,
-        ERR_INPUT, "not at a multiple of its 4-byte numbers"},
+        "{\"a\": {\"dtype\": \"BF16\", \"shape\": [1], \"data_offsets\": [0, 2]}, \"t\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [2, "
+        "6]}}",
+        6, ERR_INPUT, "not at a multiple of its 4-byte numbers"},
     {"a gap", "{\"t\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [4, 8]}}", 8, ERR_INPUT, "bytes 0 to 4 of its data are no tensor's"},
     {"bytes left over", "{" EMBED "}", 68, ERR_INPUT, "bytes 64 to 68 of its data are no tensor's"},
     {"shared bytes",
-        "{\"t\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]}, \"u\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [4, 12]}, "
+        "{\"t\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]}, \"u\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [4, "
+        "12]}, "
         "\"v\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [12, 16]}}",
         20, ERR_INPUT, "share bytes"},
     {"a name with a bell", "{\"t\\u0007\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 4]}}", 4, ERR_INPUT, "printable ASCII"},
@@ -105,14 +111,15 @@ static const struct lie {
     {"a layer's bias that the config denies",
         "{\"model.layers.0.self_attn.q_proj.bias\": {\"dtype\": \"F32\", \"shape\": [8], \"data_offsets\": [0, 32]}}", 32, ERR_INPUT,
         "tensor model.layers.0.self_attn.q_proj.bias is there, but config.json says 'attention_bias' is false"},
-    {"a vocabulary of another size", "{\"model.embed_tokens.weight\": {\"dtype\": \"F32\", \"shape\": [3, 8], \"data_offsets\": [0, 96]}}", 96, ERR_INPUT,
-        "'vocab_size' is 2, but the embedding has 3 rows"},
-    {"a head that is not the embedding",
-        "{" EMBED ", \"lm_head.weight\": {\"dtype\": \"F32\", \"shape\": [1, 8], \"data_offsets\": [64, 96]}}", 96, ERR_INPUT,
-        "'tie_word_embeddings' is true, but there is a tensor lm_head.weight that differs"},
+    {"a vocabulary of another size", "{\"model.embed_tokens.weight\": {\"dtype\": \"F32\", \"shape\": [3, 8], \"data_offsets\": [0, 96]}}", 96,
+        ERR_INPUT, "'vocab_size' is 2, but the embedding has 3 rows"},
+    {"a head that is not the embedding", "{" EMBED ", \"lm_head.weight\": {\"dtype\": \"F32\", \"shape\": [1, 8], \"data_offsets\": [64, 96]}}", 96,
+        ERR_INPUT, "'tie_word_embeddings' is true, but there is a tensor lm_head.weight that differs"},
     {"a head that is", "{" EMBED ", \"lm_head.weight\": {\"dtype\": \"F32\", \"shape\": [2, 8], \"data_offsets\": [64, 128]}}", 128, ERR_NONE, ""},
-    {"a tensor of no dtype that is not read", "{" EMBED ", \"model.layers.0.self_attn.rotary_emb.inv_freq\": {\"dtype\": \"I64\", \"shape\": [1], "
-                                              "\"data_offsets\": [64, 72]}}", 72, ERR_NONE, ""},
+    {"a tensor of no dtype that is not read",
+        "{" EMBED ", \"model.layers.0.self_attn.rotary_emb.inv_freq\": {\"dtype\": \"I64\", \"shape\": [1], "
+        "\"data_offsets\": [64, 72]}}",
+        72, ERR_NONE, ""},
 };
 
 static void test_lies(void **st) {
@@ -191,7 +198,8 @@ static const struct bad {
     {"model_type", "\"smollm3\"", ERR_NONE, ""},
     {"model_type", "\"smollm3\", \"no_rope_layers\": [0]", ERR_UNSUPPORTED, "'no_rope_layers[0]'"},
     {"model_type", "\"smollm3\", \"use_sliding_window\": true", ERR_UNSUPPORTED, "'use_sliding_window' is true"},
-    {"model_type", "\"qwen3\", \"head_dim\": 8, \"layer_types\": [\"chunked_attention\"]", ERR_UNSUPPORTED, "'layer_types[0]' is \"chunked_attention\""},
+    {"model_type", "\"qwen3\", \"head_dim\": 8, \"layer_types\": [\"chunked_attention\"]", ERR_UNSUPPORTED,
+        "'layer_types[0]' is \"chunked_attention\""},
     {"model_type", "\"qwen3\", \"head_dim\": 8, \"layer_types\": []", ERR_INPUT, "'layer_types' has 0 entries, expected one for each of 1 layers"},
     {"model_type", "\"qwen3\", \"head_dim\": 8, \"layer_types\": [\"sliding_attention\"]", ERR_INPUT, "there is no 'sliding_window' in use"},
 };
@@ -268,7 +276,8 @@ static void test_families(void **st) {
     double v = NAN;
     if (!mf_str(g, "general.architecture", &name, &e) || !str_is(name, rows[i].arch)) fail_msg("%s: architecture", rows[i].folder);
     if (!mf_find(g, rows[i].tensor)) fail_msg("%s: no tensor %s", rows[i].folder, rows[i].tensor);
-    if (!mf_f64(g, rows[i].key, &v, &e) || fabs(v - rows[i].value) > 1e-9) fail_msg("%s: %s is %g, expected %g", rows[i].folder, rows[i].key, v, rows[i].value);
+    if (!mf_f64(g, rows[i].key, &v, &e) || fabs(v - rows[i].value) > 1e-9)
+      fail_msg("%s: %s is %g, expected %g", rows[i].folder, rows[i].key, v, rows[i].value);
     for (uint64_t k = 0; k < g->n_tensors; k++) {
       str n = g->tensors[k].name;
       if (str_find(n, STR("model")) >= 0 || str_find(n, STR("layers")) >= 0) fail_msg("%s: %.*s was not renamed", rows[i].folder, (int)n.n, n.p);
@@ -321,7 +330,8 @@ static void test_config_v4(void **st) {
     char *factor = strstr(four, "\"low_freq_factor\": 1.0");
     assert_non_null(factor);
     if (bent) factor[19] = '2';
-    if (!safetensors_open_mem((str){five, n5}, (str){data, n}, &a, &e) || !safetensors_open_mem((str){four, n4}, (str){data, n}, &b, &e)) fail_msg("%s", e.msg);
+    if (!safetensors_open_mem((str){five, n5}, (str){data, n}, &a, &e) || !safetensors_open_mem((str){four, n4}, (str){data, n}, &b, &e))
+      fail_msg("%s", e.msg);
     if (!same_vals(a, b, differs)) fail_msg("%s differs", differs);
     const mf_tensor *x = mf_find(a, "rope_freqs.weight"), *y = mf_find(b, "rope_freqs.weight");
     assert_true(x && y && x->bytes == y->bytes && a->n_tensors == b->n_tensors);
@@ -369,8 +379,9 @@ static void tmp_refuse(tmp *t, const char *part) {
 
 static void test_folders(void **st) {
   (void)st;
-  static const char *const names[] = {"config.json", "model.safetensors.index.json", "model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors",
-      "model-00003-of-00003.safetensors", "tokenizer_config.json", "generation_config.json", "pytorch_model.bin", "model.safetensors"};
+  static const char *const names[] = {"config.json", "model.safetensors.index.json", "model-00001-of-00003.safetensors",
+      "model-00002-of-00003.safetensors", "model-00003-of-00003.safetensors", "tokenizer_config.json", "generation_config.json", "pytorch_model.bin",
+      "model.safetensors"};
   char from[128];
   err e = {0};
   mfile *g = NULL;
