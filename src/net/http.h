@@ -10,13 +10,13 @@
  * A client that has shut down only its sending side is owed its answer and gets it; one that is gone is told from it by a probe (http_conn.c). */
 #ifndef NET_HTTP_H
 #define NET_HTTP_H
-#include "base/buf.h"
 #include "base/err.h"
 #include "base/str.h"
 #include "net/loop.h"
 
 typedef struct http_server http_server;
 typedef struct http_req http_req;
+struct buf;
 
 typedef struct http_opts {
   const char *host;
@@ -29,7 +29,7 @@ typedef struct http_opts {
   uint64_t max_mem;                        /* bytes of requests, and what http_hold adds, at once, all connections together; 0: 1 GiB */
   void (*handler)(http_req *r, void *ctx); /* the whole request has been read */
   /* Writes the document of an answer that is given here, in the form its path asks for ("": not known); NULL: OpenAI's form. */
-  void (*refusal)(str path, const err *e, buf *out);
+  void (*refusal)(str path, const err *e, struct buf *out);
   void *ctx;
 } http_opts;
 
