@@ -6,9 +6,9 @@ enum { PAGE_ITEMS = 100, PAGE_DEFAULT = 20 };
 
 bool stored_unknown(str id, const char *param, err *e) {
   return err_param(e, ERR_NOT_FOUND, param,
-      "there is no response '%.*s' here: it was never kept ('store'), was deleted, or has made room for newer ones; send the whole conversation as "
+      "'%s' is '%.*s', which is not here: it was never kept ('store'), was deleted, or has made room for newer ones; send the whole conversation as "
       "'input'",
-      (int)(id.n < 80 ? id.n : 80), id.p);
+      param, (int)(id.n < 80 ? id.n : 80), id.p);
 }
 
 static void refuse(server *s, http_req *r, const char *route, const err *e) { server_refuse(s, r, route, server_request_id(s), e); }

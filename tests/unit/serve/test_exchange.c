@@ -108,7 +108,7 @@ static void *client(void *arg) {
 static void rig_open(rig *g, script s, bool ready) {
   err e = {0};
   *g = (rig){.loop = loop_new()};
-  server_opts o = {.host = "127.0.0.1", .port = 0, .keep_alive_ns = 20000000};
+  server_opts o = {.host = "127.0.0.1", .port = 0, .keep_alive_ns = 20000000, .store_count = 1};
   if (!server_new(g->loop, &o, &g->server, &e)) fail_msg("%s", e.msg);
   g->fake = (fake){{"fake", fake_start, fake_cancel}, g->loop, s, 0, 0};
   server_parts p = {.backend = &g->fake.api, .name = "m", .fingerprint = "fp_0", .ctx = 100};
@@ -116,14 +116,16 @@ static void rig_open(rig *g, script s, bool ready) {
 }
 
 static void rig_run(rig *g, const char *method, const char *path, const char *body) {
-  char req[2048];
+  size_t room = strlen(body) + 2048;
+  char *req = malloc(room);
   pthread_t t;
-  snprintf(req, sizeof req, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s", method, path, strlen(body), body);
+  snprintf(req, room, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s", method, path, strlen(body), body);
   g->send = req;
   g->got[0] = 0;
   pthread_create(&t, NULL, client, g);
   assert_true(loop_run(g->loop));
   pthread_join(t, NULL);
+  free(req);
 }
 
 static void rig_close(rig *g) {
@@ -134,6 +136,8 @@ static void rig_close(rig *g) {
 
 #define ASK(more) "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]" more "}"
 #define CHAT "POST", "/v1/chat/completions"
+#define MESSAGES "POST", "/v1/messages"
+#define SAY(more) "{\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]" more "}"
 
 static void has(const rig *g, const char *part) {
   if (!strstr(g->got, part)) fail_msg("no '%s' in '%s'", part, g->got);
@@ -167,6 +171,58 @@ static void test_silence_is_filled(void **st) {
   has(&g, "HTTP/1.1 200");
   has(&g, ": keep-alive\n\n");
   assert_int_equal(g.fake.cancelled, 1); /* it hung up afterwards */
+  rig_close(&g);
+}
+
+/* A dialect that has an event for it says so in its own way. */
+static void test_silence_is_pinged(void **st) {
+  (void)st;
+  rig g;
+  rig_open(&g, SILENT, true);
+  g.until = "event: ping\ndata: {\"type\":\"ping\"}\n\n";
+  rig_run(&g, MESSAGES, SAY(",\"stream\":true"));
+  has(&g, g.until);
+  lacks(&g, ": keep-alive");
+  rig_close(&g);
+}
+
+/* Bodies over 256 KiB are parsed on a worker: the answer is the same, a refusal too, and a client that leaves meanwhile harms nothing. */
+static void test_big_bodies(void **st) {
+  (void)st;
+  enum { PAD = 400 << 10 };
+  char *body = malloc(PAD + 200);
+  for (int bad = 0; bad < 2; bad++) {
+    rig g;
+    rig_open(&g, ANSWER, true);
+    char *p = body + sprintf(body, bad ? "{\"max_tokens\":0,\"odd\":\"" : "{\"max_tokens\":9,\"odd\":\"");
+    memset(p, 'y', PAD);
+    strcpy(p + PAD, "\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}");
+    rig_run(&g, MESSAGES, body);
+    has(&g, bad ? "HTTP/1.1 400" : "HTTP/1.1 200");
+    has(&g, bad ? "invalid_request_error" : "\"text\":\"hello\"");
+    g.leave_ms = 1;
+    for (int i = 0; i < 5; i++) rig_run(&g, MESSAGES, body);
+    rig_close(&g);
+  }
+  free(body);
+}
+
+static void test_store_is_bounded(void **st) {
+  (void)st;
+  rig g;
+  char id[2][80], path[128];
+  rig_open(&g, ANSWER, true);
+  for (int i = 0; i < 2; i++) {
+    rig_run(&g, "POST", "/v1/responses", "{\"input\":\"x\"}");
+    assert_int_equal(sscanf(strstr(g.got, "\"id\":\"") + 6, "%79[^\"]", id[i]), 1);
+  }
+  assert_string_not_equal(id[0], id[1]);
+  snprintf(path, sizeof path, "/v1/responses/%s", id[0]);
+  rig_run(&g, "GET", path, "");
+  has(&g, "HTTP/1.1 404"); /* one is all this server keeps */
+  snprintf(path, sizeof path, "/v1/responses/%s", id[1]);
+  rig_run(&g, "GET", path, "");
+  has(&g, "HTTP/1.1 200");
   rig_close(&g);
 }
 
@@ -226,6 +282,10 @@ static void test_loading(void **st) {
   has(&g, "HTTP/1.1 200");
   rig_run(&g, CHAT, ASK(""));
   has(&g, "HTTP/1.1 503");
+  has(&g, "{\"error\":{\"message\"");
+  rig_run(&g, MESSAGES, SAY(""));
+  has(&g, "HTTP/1.1 503");
+  has(&g, "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"");
   assert_int_equal(g.fake.started, 0);
   rig_close(&g);
 }
@@ -242,7 +302,9 @@ static void test_no_tokenizer(void **st) {
 
 int main(void) {
   log_setup(LOG_OFF, false);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_answer), cmocka_unit_test(test_silence_is_filled), cmocka_unit_test(test_leaving_cancels),
-      cmocka_unit_test(test_stopping_cancels), cmocka_unit_test(test_failures), cmocka_unit_test(test_loading), cmocka_unit_test(test_no_tokenizer)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_answer), cmocka_unit_test(test_silence_is_filled),
+      cmocka_unit_test(test_silence_is_pinged), cmocka_unit_test(test_big_bodies), cmocka_unit_test(test_store_is_bounded),
+      cmocka_unit_test(test_leaving_cancels), cmocka_unit_test(test_stopping_cancels), cmocka_unit_test(test_failures),
+      cmocka_unit_test(test_loading), cmocka_unit_test(test_no_tokenizer)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
