@@ -240,17 +240,17 @@ static bool add_token(hf *h, json_t *v) {
   if (id < 0 || !text.n) return err_param(h->e, ERR_INPUT, "tokenizer.json", "%s it has no id or no text", name);
   if (single) return refuse(h, name, "single_word is not read");
   if (normalized && !found_as_written(h->t, text)) return refuse(h, name, "normalized behind this normalizer is not read");
-  char *copy = arena_str(&h->tmp, text);
+  char *copy = arena_str(&h->t->own, text);
   if (!copy) return err_set(h->e, ERR_NOMEM, "out of memory for the added tokens");
   h->tokens[id] = (str){copy, text.n};
   if (left || right) {
     if (!h->t->eats && !(h->t->eats = calloc((size_t)h->n, 1))) return err_set(h->e, ERR_NOMEM, "out of memory for the added tokens");
     h->t->eats[id] = (uint8_t)((left ? TOK_EATS_LEFT : 0) | (right ? TOK_EATS_RIGHT : 0));
   }
-  /* A run of U+2581 is found in text only where somebody writes that character; what blanks become is the model's affair, so it stays a word of it.
-   */
+  /* U+2581 is found in text only where somebody writes that character; what blanks become is the model's affair, so there it stays a word. */
   bool word = !special && h->t->form == TOK_FORM_META && str_find(text, STR(TOK_META_CHAR)) >= 0;
   h->types[id] = special ? TOK_CONTROL : word ? TOK_NORMAL : TOK_USER;
+  if (word) h->t->alias[h->t->n_alias++] = (tok_word){h->tokens[id], (int32_t)id};
   return true;
 }
 
@@ -263,6 +263,8 @@ static bool read_added(hf *h, json_t *list) {
     int64_t id = json_integer_value(json_object_get(x, "id"));
     if (id > most) most = id;
   }
+  h->t->alias = ARENA_ARRAY(&h->t->own, tok_word, json_array_size(list) + 1);
+  if (!h->t->alias) return err_set(h->e, ERR_NOMEM, "out of memory for the added tokens");
   if (!alloc_tokens(h, most)) return false;
   place_tokens(h);
   json_array_foreach(list, i, x) if (!add_token(h, x)) return false;
@@ -306,8 +308,6 @@ static bool set_rules(hf *h) {
   t->fuse_unk = h->fuse_unk || t->wide;
   t->whole_first = h->ignore_merges;
   t->max_chars = (int)h->max_chars;
-  t->scores64 = h->scores;
-  t->merge_right = h->right;
   /* U+2581 becomes a blank behind everything that could look at it. */
   if (meta && (!t->n_cut || !t->cut[t->n_cut - 1].meta)) t->cut[t->n_cut++] = (tok_cut_step){.meta = TOK_META_NEVER};
   return true;
@@ -362,6 +362,8 @@ static bool read_all(hf *h, str json, str config_text, const int32_t *ends, int 
   s.merges = h->left;
   s.n_merges = h->n_merges;
   tok *t = h->t;
+  t->scores64 = h->scores;
+  t->merge_right = h->right;
   h->t = NULL; /* tok_finish takes it */
   if (!tok_finish(t, &s, ends, n_ends, ret, h->e)) return false;
   (*ret)->scores64 = NULL;

@@ -86,9 +86,13 @@ typedef struct tok_merge {
   uint32_t rank;
 } tok_merge; /* id -1: empty */
 
+typedef struct tok_word {
+  str text; /* as it is looked for, which need not be as it is written back */
+  int32_t id;
+} tok_word;
 /* Tokens that are looked for in text, in byte order of their text. */
 typedef struct tok_set {
-  int32_t *id;
+  tok_word *v;
   int n;
   bool first[256]; /* some token begins with this byte */
 } tok_set;
@@ -129,8 +133,10 @@ struct tok {
 
   tok_set special; /* control tokens, and user-defined ones where they need trust */
   tok_set user;    /* user-defined tokens that are looked for in text after its normal form */
-  uint8_t *eats;   /* [n] TOK_EATS_*: NULL: none does */
-  int32_t *ends;   /* [n_ends] ascending */
+  tok_word *alias; /* [n_alias] in `own`: user-defined tokens whose text is looked for as it stands, while they are words of the model */
+  int n_alias;
+  uint8_t *eats; /* [n] TOK_EATS_*: NULL: none does */
+  int32_t *ends; /* [n_ends] ascending */
   int n_ends;
   int bos, eos, unk;
   int first, last; /* what add_special puts around a text; -1: nothing */

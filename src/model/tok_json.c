@@ -85,7 +85,37 @@ static str word(tok_json *j) {
   return (str){j->in.p + from, j->at - from};
 }
 
-bool tok_json_f64(tok_json *j, double *ret) { return str_f64(word(j), ret) || broken(j, "a number"); }
+/* As the tokenizers library reads a number: its digits as one integer, then one division or multiplication by a power of ten. Above 2^53 that rounds
+ * twice and is not always the nearest double; sums of scores that tie are told apart by such last bits, so they have to be the same. */
+bool tok_json_f64(tok_json *j, double *ret) {
+  str w = word(j);
+  double nearest;
+  if (!str_f64(w, &nearest)) return broken(j, "a number");
+  uint64_t digits = 0;
+  int exponent = 0;
+  size_t i = w.p[0] == '-';
+  bool point = false, full = false;
+  for (; i < w.n && w.p[i] != 'e' && w.p[i] != 'E'; i++) {
+    if (w.p[i] == '.') {
+      point = true;
+      continue;
+    }
+    full = full || digits > (UINT64_MAX - 9) / 10;
+    if (!full) digits = digits * 10 + (uint64_t)(w.p[i] - '0');
+    exponent += (full && !point) - (!full && point);
+  }
+  int64_t written = 0;
+  if (i < w.n && !str_i64((str){w.p + i + 1 + (w.p[i + 1] == '+'), w.n - i - 1 - (w.p[i + 1] == '+')}, &written)) return broken(j, "a number");
+  exponent += (int)(written > 400 ? 400 : written < -400 ? -400 : written);
+  *ret = nearest;
+  if (exponent >= -22 && exponent <= 22) {
+    double power = 1;
+    for (int k = exponent < 0 ? -exponent : exponent; k > 0; k--) power *= 10; /* exact to 10^22 */
+    *ret = exponent < 0 ? (double)digits / power : (double)digits * power;
+    if (w.p[0] == '-') *ret = -*ret;
+  }
+  return true;
+}
 
 /* Any value, without recursion. */
 bool tok_json_raw(tok_json *j, str *ret) {

@@ -221,6 +221,7 @@ bool tok_step_replace_re(tok_work *w, const tok_step *s, str in, buf *out, str *
   *ret = in;
   buf_clear(out);
   while (at < in.n && next_match(w, s->re, in, at, &from, &to, &failed)) {
+    if (!from) w->opening = false; /* what begins the text is not in it any more */
     buf_put(out, in.p + at, from - at);
     buf_str(out, s->b);
     at = to;
@@ -245,7 +246,7 @@ static bool cut_from(tok_work *w, int k, str s) {
 bool tok_cut(tok_work *w, str text) {
   const tok *t = w->t;
   for (int i = 0; i < t->n_norm; i++) {
-    buf *out = &w->norm[i % 2];
+    buf *out = &w->norm[text.p == w->norm[0].p]; /* a step that changed nothing left the text where it was */
     if (!t->norm[i].run(w, &t->norm[i], text, out, &text) || out->failed)
       return t->norm[i].re && !out->failed ? false /* it said why */
                                            : err_set(w->e, ERR_NOMEM, "out of memory while normalizing %zu bytes of text", text.n);

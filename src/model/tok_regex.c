@@ -24,7 +24,11 @@ static bool escape(str in, size_t *i, bool in_class, buf *out, err *e) {
   bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
   if (letter && !strchr("pPxrntfv", c)) return refuse(in, e, in.p + at, 2);
   if (c == 'v') return buf_puts(out, "\\x0b"); /* PCRE2's is a class */
-  return buf_put(out, in.p + at, 2);
+  size_t end = at + 2;
+  if (strchr("pPx", c) && end < in.n && in.p[end] == '{') /* its braces are no quantifier's */
+    while (end < in.n && in.p[end++] != '}') {}
+  *i = end;
+  return buf_put(out, in.p + at, end - at);
 }
 
 bool tok_regex(str in, buf *out, err *e) {

@@ -13,8 +13,9 @@ static void put(buf *b, uint32_t cp) {
   buf_put(b, c, (size_t)n);
 }
 
-/* One function a code point. */
-static bool map(str in, buf *out, str *ret, void (*fn)(buf *out, uint32_t cp)) {
+/* One function a code point. What begins a text and is dropped takes the beginning along: the next word is not the first any more (Metaspace asks).
+ */
+static bool map(tok_work *w, str in, buf *out, str *ret, void (*fn)(buf *out, uint32_t cp)) {
   buf_clear(out);
   buf_reserve(out, in.n);
   uint32_t cp = 0;
@@ -22,6 +23,7 @@ static bool map(str in, buf *out, str *ret, void (*fn)(buf *out, uint32_t cp)) {
     int n = utf8_decode(in.p + i, in.n - i, &cp);
     i += n ? (size_t)n : 1;
     fn(out, cp);
+    if (!out->n) w->opening = false;
   }
   *ret = buf_view(out);
   return !out->failed;
@@ -32,33 +34,33 @@ static void lower(buf *out, uint32_t cp) {
   if (cp == 0x130) put(out, 0x307); /* the only letter whose small form is two */
 }
 bool tok_step_lower(tok_work *w, const tok_step *s, str in, buf *out, str *ret) {
-  (void)w, (void)s;
-  return map(in, out, ret, lower);
+  (void)s;
+  return map(w, in, out, ret, lower);
 }
 
 static void no_mark(buf *out, uint32_t cp) {
   if (utf8proc_category((utf8proc_int32_t)cp) != UTF8PROC_CATEGORY_MN) put(out, cp);
 }
 bool tok_step_accents(tok_work *w, const tok_step *s, str in, buf *out, str *ret) {
-  (void)w, (void)s;
-  return map(in, out, ret, no_mark);
+  (void)s;
+  return map(w, in, out, ret, no_mark);
 }
 
+/* Unassigned code points stay, as in the reference. */
 static void clean(buf *out, uint32_t cp) {
-  if (tok_is_white(cp)) return put(out, ' ');
+  if (cp == '\t' || cp == '\n' || cp == '\r') return put(out, ' ');
   if (cp == 0xfffd) return;
   switch (utf8proc_category((utf8proc_int32_t)cp)) {
   case UTF8PROC_CATEGORY_CC:
   case UTF8PROC_CATEGORY_CF:
-  case UTF8PROC_CATEGORY_CN:
   case UTF8PROC_CATEGORY_CO:
   case UTF8PROC_CATEGORY_CS: return;
-  default: put(out, cp);
+  default: put(out, tok_is_white(cp) ? ' ' : cp);
   }
 }
 bool tok_step_clean(tok_work *w, const tok_step *s, str in, buf *out, str *ret) {
-  (void)w, (void)s;
-  return map(in, out, ret, clean);
+  (void)s;
+  return map(w, in, out, ret, clean);
 }
 
 /* The blocks that BERT's authors listed. The fifth begins at 2B920 in the reference implementation instead of 2B820. */
@@ -76,15 +78,15 @@ static void han(buf *out, uint32_t cp) {
   if (alone) put(out, ' ');
 }
 bool tok_step_han(tok_work *w, const tok_step *s, str in, buf *out, str *ret) {
-  (void)w, (void)s;
-  return map(in, out, ret, han);
+  (void)s;
+  return map(w, in, out, ret, han);
 }
 
 bool tok_step_strip(tok_work *w, const tok_step *s, str in, buf *out, str *ret) {
-  (void)w, (void)out;
+  (void)out;
   uint32_t cp;
   if (s->flags & TOK_STRIP_LEFT)
-    for (int n; in.n && (n = utf8_decode(in.p, in.n, &cp)) && tok_is_white(cp);) in = (str){in.p + n, in.n - (size_t)n};
+    for (int n; in.n && (n = utf8_decode(in.p, in.n, &cp)) && tok_is_white(cp); w->opening = false) in = (str){in.p + n, in.n - (size_t)n};
   while (s->flags & TOK_STRIP_RIGHT && in.n) {
     size_t k = in.n - 1;
     while (k && ((uint8_t)in.p[k] & 0xc0) == 0x80) k--;
@@ -96,10 +98,10 @@ bool tok_step_strip(tok_work *w, const tok_step *s, str in, buf *out, str *ret) 
 }
 
 bool tok_step_replace(tok_work *w, const tok_step *s, str in, buf *out, str *ret) {
-  (void)w;
   ptrdiff_t at = s->a.n ? str_find(in, s->a) : -1;
   *ret = in;
   if (at < 0) return true;
+  if (!at) w->opening = false; /* as with what is dropped */
   buf_clear(out);
   for (; at >= 0; at = str_find(in, s->a)) {
     buf_put(out, in.p, (size_t)at);

@@ -175,44 +175,47 @@ static void build_bytes(tok *t) {
 
 /* --- tokens that are looked for in text --- */
 
-static int by_text(const void *pa, const void *pb, void *ctx) {
-  const tok *t = ctx;
-  int32_t a = *(const int32_t *)pa, b = *(const int32_t *)pb;
-  str x = tok_text(t, a), y = tok_text(t, b);
-  int c = memcmp(x.p, y.p, x.n < y.n ? x.n : y.n);
-  return c ? c : x.n != y.n ? (x.n < y.n ? -1 : 1) : a < b ? -1 : 1;
+static int by_text(const void *pa, const void *pb) {
+  const tok_word *a = pa, *b = pb;
+  int c = memcmp(a->text.p, b->text.p, a->text.n < b->text.n ? a->text.n : b->text.n);
+  return c ? c : a->text.n != b->text.n ? (a->text.n < b->text.n ? -1 : 1) : a->id < b->id ? -1 : 1;
 }
 
 static bool in_special(const tok *t, int32_t id) { return t->types[id] == TOK_CONTROL || (t->types[id] == TOK_USER && !t->late_user); }
 static bool in_user(const tok *t, int32_t id) { return t->types[id] == TOK_USER && !in_special(t, id); }
 
-static bool build_set(tok *t, tok_set *set, bool (*in)(const tok *, int32_t), err *e) {
-  int n = 0;
+static bool set_add(tok_set *set, tok_word x, err *e) {
+  if (!x.text.n) return true;
+  if (x.text.n > MAX_SPECIAL)
+    return err_param(e, ERR_INPUT, "tokenizer.ggml.tokens", "token %d, a control or user-defined one, has %zu bytes; the bound is %d", x.id, x.text.n,
+        MAX_SPECIAL);
+  set->v[set->n++] = x;
+  set->first[(uint8_t)x.text.p[0]] = true;
+  return true;
+}
+
+static bool build_set(tok *t, tok_set *set, bool (*in)(const tok *, int32_t), int n_alias, err *e) {
+  size_t n = (size_t)n_alias + 1;
   for (int i = 0; i < t->n; i++) n += in(t, i);
-  if (!(set->id = malloc(((size_t)n + 1) * sizeof *set->id))) return err_set(e, ERR_NOMEM, "out of memory for %d special tokens", n);
-  for (int i = 0; i < t->n; i++) {
-    str x = tok_text(t, i);
-    if (!x.n || !in(t, i)) continue;
-    if (x.n > MAX_SPECIAL)
-      return err_param(
-          e, ERR_INPUT, "tokenizer.ggml.tokens", "token %d, a control or user-defined one, has %zu bytes; the bound is %d", i, x.n, MAX_SPECIAL);
-    set->id[set->n++] = i;
-    set->first[(uint8_t)x.p[0]] = true;
-  }
-  qsort_r(set->id, (size_t)set->n, sizeof *set->id, by_text, t);
+  if (!(set->v = malloc(n * sizeof *set->v))) return err_set(e, ERR_NOMEM, "out of memory for %zu special tokens", n);
+  for (int i = 0; i < t->n; i++)
+    if (in(t, i) && !set_add(set, (tok_word){tok_text(t, i), i}, e)) return false;
+  for (int i = 0; i < n_alias; i++)
+    if (!set_add(set, t->alias[i], e)) return false;
+  qsort(set->v, (size_t)set->n, sizeof *set->v, by_text);
   return true;
 }
 
 /* Byte d of token k of the set, or -1 behind its end: sorts a token before those it is a prefix of. */
-static inline int set_byte(const tok *t, const tok_set *set, int k, size_t d) {
-  str x = tok_text(t, set->id[k]);
+static inline int set_byte(const tok_set *set, int k, size_t d) {
+  str x = set->v[k].text;
   return d < x.n ? (uint8_t)x.p[d] : -1;
 }
 
-static int set_bound(const tok *t, const tok_set *set, int lo, int hi, size_t d, int c) { /* first k in [lo, hi) whose byte d is >= c */
+static int set_bound(const tok_set *set, int lo, int hi, size_t d, int c) { /* first k in [lo, hi) whose byte d is >= c */
   while (lo < hi) {
     int mid = lo + (hi - lo) / 2;
-    if (set_byte(t, set, mid, d) < c) lo = mid + 1;
+    if (set_byte(set, mid, d) < c) lo = mid + 1;
     else hi = mid;
   }
   return lo;
@@ -227,11 +230,11 @@ int32_t tok_set_at(const tok *t, const tok_set *set, str text, size_t at, const 
     trusted = trusted && (!trust || trust[at + d]);
     if (!trusted && !t->words) break;
     int c = (uint8_t)text.p[at + d];
-    lo = set_bound(t, set, lo, hi, d, c);
-    hi = set_bound(t, set, lo, hi, d, c + 1);
+    lo = set_bound(set, lo, hi, d, c);
+    hi = set_bound(set, lo, hi, d, c + 1);
     if (lo == hi) break;
-    if (set_byte(t, set, lo, d + 1) < 0 && (trusted || t->types[set->id[lo]] == TOK_USER)) {
-      best = set->id[lo];
+    if (set_byte(set, lo, d + 1) < 0 && (trusted || t->types[set->v[lo].id] != TOK_CONTROL)) {
+      best = set->v[lo].id;
       *ret_len = d + 1;
     }
   }
@@ -283,7 +286,7 @@ bool tok_finish(tok *t, const tok_src *s, const int32_t *more, int n_more, tok *
   t->unk = s->unk;
   ok = ok && build_text(t, s, e);
   if (ok) build_bytes(t);
-  ok = ok && t->model->build(t, s, e) && build_set(t, &t->special, in_special, e) && build_set(t, &t->user, in_user, e) &&
+  ok = ok && t->model->build(t, s, e) && build_set(t, &t->special, in_special, t->n_alias, e) && build_set(t, &t->user, in_user, 0, e) &&
        build_ends(t, s, more, n_more, e);
   if (ok) *ret = t;
   else tok_free(t);
@@ -302,8 +305,8 @@ void tok_free(tok *t) {
   free(t->merge);
   free(t->order);
   free((void *)t->whole);
-  free(t->special.id);
-  free(t->user.id);
+  free(t->special.v);
+  free(t->user.v);
   free(t->eats);
   free(t->ends);
   arena_fini(&t->own);
