@@ -244,7 +244,7 @@ void conn_refuse(conn *c, int status, err_code code, const char *why) {
       info->openai_code ? "\"" : "", info->openai_code ? info->openai_code : "null", info->openai_code ? "\"" : "");
   buf_init(&b, REFUSAL_MAX);
   err_set(&e, code, "%s", why);
-  if (c->s->o.refusal) c->s->o.refusal(c->h.head_done ? http_path(c) : STR(""), &e, &b);
+  if (c->s->o.refusal) c->s->o.refusal(c->h.path_n ? http_path(c) : STR(""), &e, &b);
   str doc = b.n && !b.failed ? buf_view(&b) : (str){body, (size_t)n};
   c->keep = false;
   c->chunked = false;

@@ -1,4 +1,4 @@
-"""Virtual environments for tests that need other people's Python packages: made once, kept under the build folder."""
+"""Environments for tests that need other people's Python or Node packages: made once, kept under the build folder."""
 import os
 import shutil
 import subprocess
@@ -36,3 +36,20 @@ def python(name, *pip):
         with open(done, "w") as f:
             f.write(want)
     return exe
+
+
+def node(name, *npm):
+    """The folder into which `npm install NPM` was run. Skip when node or the packages cannot be had."""
+    folder = os.path.join(ROOT, name)
+    done, want = os.path.join(folder, "done"), "\n".join(npm)
+    if not shutil.which("node") or not shutil.which("npm"):
+        raise check.Skip("node and npm are not installed")
+    if not os.path.exists(done) or open(done).read() != want:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        why = quiet(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder, *npm], timeout=600)
+        if why is not True:
+            raise check.Skip(f"cannot install it: {why}")
+        with open(done, "w") as f:
+            f.write(want)
+    return folder

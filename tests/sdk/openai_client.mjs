@@ -57,6 +57,23 @@ const tests = {
     for await (const c of await client.completions.create({ model, prompt: "Hello", max_tokens: 9, seed: 4, stream: true })) text += c.choices[0].text;
     assert.equal(text, (await client.completions.create({ model, prompt: "Hello", max_tokens: 9, seed: 4 })).choices[0].text);
   },
+  async responses() {
+    const ask = { model, input: "Hello", max_output_tokens: 8, seed: 7 };
+    const whole = await client.responses.create(ask);
+    assert.ok(whole.id.startsWith("resp_") && typeof whole.output_text === "string");
+    let text = "", last;
+    for await (const ev of await client.responses.create({ ...ask, stream: true })) {
+      if (ev.type === "response.output_text.delta") text += ev.delta;
+      last = ev.type;
+    }
+    assert.equal(text, whole.output_text);
+    assert.equal(last, "response." + whole.status);
+    const next = await client.responses.create({ ...ask, input: "More", previous_response_id: whole.id });
+    assert.ok(next.usage.input_tokens > whole.usage.input_tokens);
+    assert.equal((await client.responses.retrieve(whole.id)).output_text, whole.output_text);
+    const helper = client.responses.stream({ ...ask, stop_token_ids: [40], min_tokens: 3, logit_bias: { 40: 100 } });
+    assert.equal((await helper.finalResponse()).status, "completed");
+  },
   async headers() {
     const { data, response } = await client.chat.completions.create({ model, messages, max_tokens: 1 }, { headers: { "X-Request-Id": "sdk-2" } }).withResponse();
     assert.equal(response.headers.get("x-request-id"), "sdk-2");

@@ -73,6 +73,53 @@ def completions_stream():
     assert "".join(parts) == whole
 
 
+def respond(**kw):
+    return client.responses.create(**dict({"model": MODEL, "input": "Hello", "max_output_tokens": 8, "extra_body": {"seed": 7}}, **kw))
+
+
+def responses_whole():
+    r = respond(instructions="Be brief.", metadata={"k": "v"})
+    assert r.id.startswith("resp_") and r.status in ("completed", "incomplete") and isinstance(r.output_text, str)
+    assert r.usage.total_tokens == r.usage.input_tokens + r.usage.output_tokens and r.metadata == {"k": "v"}
+    assert client.responses.retrieve(r.id).output_text == r.output_text
+    assert [i.type for i in client.responses.input_items.list(r.id)] == ["message"]
+    client.responses.delete(r.id)
+    try:
+        client.responses.retrieve(r.id)
+        raise AssertionError("a deleted response is there")
+    except openai.NotFoundError:
+        pass
+
+
+def responses_stream():
+    whole = respond()
+    text, types = "", []
+    for ev in respond(stream=True):
+        assert type(ev).__name__ != "BaseModel" and ev.sequence_number == len(types)
+        types.append(ev.type)
+        if ev.type == "response.output_text.delta":
+            text += ev.delta
+    assert text == whole.output_text, (text, whole.output_text)
+    assert types[0] == "response.created" and types[-1] == "response." + whole.status
+
+
+def responses_stream_helper():
+    # made to stop: the helper has a final response only where it was completed
+    more = {"stop_token_ids": [40], "min_tokens": 3, "logit_bias": {"40": 100}}
+    with client.responses.stream(model=MODEL, input="Hello", max_output_tokens=8, extra_body=more) as s:
+        events = [e.type for e in s]
+        final = s.get_final_response()
+    assert events[-1] == "response.completed" and final.status == "completed" and isinstance(final.output_text, str)
+
+
+def responses_go_on():
+    first = respond(input="My name is Ada.")
+    second = respond(input="Who am I?", previous_response_id=first.id)
+    spelled = [{"role": "user", "content": "My name is Ada."}] + [o.model_dump(exclude_none=True) for o in first.output] + [{"role": "user", "content": "Who am I?"}]
+    same = respond(input=spelled)
+    assert second.output_text == same.output_text and second.usage.input_tokens == same.usage.input_tokens
+
+
 def raw_headers():
     r = client.chat.completions.with_raw_response.create(model=MODEL, messages=MESSAGES, max_tokens=1, extra_headers={"X-Request-Id": "sdk-1"}, extra_body={"odd": 1})
     assert r.headers["x-request-id"] == "sdk-1" and r.headers["x-weir-ignored"] == "odd" and int(r.headers["x-weir-seed"]) >= 0
@@ -113,7 +160,8 @@ def several_at_once():
     assert len({r.choices[0].message.content for r in asyncio.run(main())}) == 1
 
 
-for test in (models, chat_whole, chat_stream, chat_stream_helper, chat_logprobs, chat_choices, completions, completions_stream, raw_headers, errors,
+for test in (models, chat_whole, chat_stream, chat_stream_helper, chat_logprobs, chat_choices, completions, completions_stream, responses_whole, responses_stream,
+             responses_stream_helper, responses_go_on, raw_headers, errors,
              closing_a_stream, several_at_once):
     try:
         test()
