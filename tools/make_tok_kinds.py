@@ -297,6 +297,10 @@ def words(cps):
     return t
 
 
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+GPT4O = "|".join([r"[^\r\n\p{L}\p{N}]?" + UPPER + "*" + LOWER + "+%s", r"[^\r\n\p{L}\p{N}]?" + UPPER + "+" + LOWER + "*%s", "%s", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
+SUFFIXES = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+
 HF = {
     "hf-bert": lambda cps: bert(cps, True),
     "hf-bertcased": lambda cps: bert(cps, False),
@@ -306,6 +310,9 @@ HF = {
     "hf-llama3": lambda cps: byte_level(cps, "hf llama3", GPT4 % r"\p{N}{1,3}", template="<s>", ignore=True, special=("<s>", added("</s>", lstrip=True), added("<|im_end|>", rstrip=True))),
     "hf-gpt2": lambda cps: byte_level(cps, "hf gpt2", None, prefix=True),
     "hf-smol": lambda cps: byte_level(cps, "hf smol", "digits"),
+    "hf-dbrx": lambda cps: byte_level(cps, "hf dbrx", GPT4 % r"\p{N}{1,3}"),
+    "hf-tekken": lambda cps: byte_level(cps, "hf tekken", GPT4O % ("", "", r"\p{N}"), ignore=True),
+    "hf-gpt4o": lambda cps: byte_level(cps, "hf gpt4o", GPT4O % (SUFFIXES, SUFFIXES, r"\p{N}{1,3}")),
     "hf-xlmr": xlmr, "hf-albert": albert, "hf-pieces": pieces, "hf-words": words,
 }
 

@@ -65,7 +65,7 @@ static bool plan_bpe(tok *t, const tok_src *s, err *e) {
   }
   t->whole_first = pre->whole_first;
   if (pre->nfc) t->norm[t->n_norm++] = (tok_step){.run = tok_step_form, .flags = TOK_NF_COMPOSE};
-  return (!pre->first || add_cut(t, pre->first, TOK_CUT_ISOLATED, false, e)) && add_cut(t, pre->regex, TOK_CUT_ISOLATED, false, e);
+  return add_cut(t, pre->regex, TOK_CUT_ISOLATED, false, e);
 }
 
 static bool plan_sentencepiece(tok *t, const tok_src *s, err *e) {

@@ -38,7 +38,6 @@ const tok_model *tok_model_find(const char *name); /* NULL: unknown */
 /* One row a pre-tokenizer of byte-level BPE: a new family is a new row. */
 typedef struct tok_pre {
   const char *names; /* space separated values of tokenizer.ggml.pre; the first is the family's own */
-  const char *first; /* PCRE2; NULL, or cuts before `regex` does */
   const char *regex; /* PCRE2; pieces are its matches and whatever lies between them */
   bool nfc;          /* text is brought to normal form C first */
   bool whole_first;  /* a piece that is a token is that token, merges or not ("ignore_merges") */

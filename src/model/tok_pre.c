@@ -16,13 +16,24 @@
 #define GPT4_LIKE(digits)                                                                                                                            \
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+" TAIL
 
+/* A word begins with at most one run of capitals; letters without case go with either. */
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define GPT4O_LIKE(suffix, digits)                                                                                                                   \
+  "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" suffix "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" suffix "|" digits "| ?[^" WS                     \
+  "\\p{L}\\p{N}]+[\\r\\n/]*|[" WS "]*[\\r\\n]+" TAIL
+
 static const tok_pre rows[] = {
-    {.names = "gpt2 gpt-2 default", .regex = "'(?:s|t|re|ve|m|ll|d)| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+" TAIL},
+    {.names = "gpt2 gpt-2 default olmo mpt phi-2 jais", .regex = "'(?:s|t|re|ve|m|ll|d)| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+" TAIL},
     /* Digits(individual), then gpt2 on what lies between them. Folded into one expression: a digit stands alone, and white space before a digit ends
      * where a stretch ended in the two-stage form, so it does not leave its last blank behind ("x  12" is x, two blanks, 1, 2). */
-    {.names = "smollm", .regex = "'(?:s|t|re|ve|m|ll|d)| ?\\p{L}+|\\p{N}| ?[^" WS "\\p{L}\\p{N}]+|[" WS "]+(?![^" WS "\\p{N}])|[" WS "]+"},
+    {.names = "smollm refact starcoder command-r codeshell",
+        .regex = "'(?:s|t|re|ve|m|ll|d)| ?\\p{L}+|\\p{N}| ?[^" WS "\\p{L}\\p{N}]+|[" WS "]+(?![^" WS "\\p{N}])|[" WS "]+"},
     {.names = "qwen2 deepseek-r1-qwen", .regex = GPT4_LIKE("\\p{N}"), .nfc = true},
     {.names = "llama-bpe llama3 llama-v3", .regex = GPT4_LIKE("\\p{N}{1,3}"), .whole_first = true, .bos_default = true},
+    {.names = "dbrx smaug-bpe", .regex = GPT4_LIKE("\\p{N}{1,3}")},
+    {.names = "tekken", .regex = GPT4O_LIKE("", "\\p{N}"), .whole_first = true, .bos_default = true},
+    {.names = "gpt-4o llama4", .regex = GPT4O_LIKE("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "\\p{N}{1,3}")},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 

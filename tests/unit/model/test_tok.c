@@ -400,7 +400,7 @@ static void test_refused(void **state) {
   c.n_merges = 0;
   expect_refused(&c, ERR_INPUT, "tokenizer.ggml.merges", "needs merges");
   c = s->src, c.pre = "martian";
-  expect_refused(&c, ERR_UNSUPPORTED, "tokenizer.ggml.pre", "smollm qwen2");
+  expect_refused(&c, ERR_UNSUPPORTED, "tokenizer.ggml.pre", "smollm refact");
   c = s->src, c.model = "rwkv";
   expect_refused(&c, ERR_UNSUPPORTED, "tokenizer.ggml.model", "\"rwkv\" is not supported");
   c = s->src, c.model = "llama";

@@ -125,7 +125,7 @@ static void test_names_the_key(void **state) {
   expect_refused(file_new(v, "gpt2", NO_MODEL), "tokenizer.ggml.model", "no tokenizer");
   expect_refused(file_new(v, "gpt2", NO_TOKENS | NO_TYPES), "tokenizer.ggml.tokens", "no tokens");
   expect_refused(file_new(v, "gpt2", NO_MERGES), "tokenizer.ggml.merges", "needs merges");
-  expect_refused(file_new(v, "tekken", 0), "tokenizer.ggml.pre", "\"tekken\" is not known");
+  expect_refused(file_new(v, "martian", 0), "tokenizer.ggml.pre", "\"martian\" is not known");
   expect_refused(
       file_new(v, "a name that is longer than any name of a pre-tokenizer could reasonably be", 0), "tokenizer.ggml.pre", "no name that is known");
   file f = file_new(v, "gpt2", NO_TOKENS);
