@@ -1,6 +1,7 @@
 #include "serve/run.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/notify.h"
 #include "engine/weights.h"
 #include "fetch/fetch.h"
 #include "serve/defaults.h"
@@ -161,6 +162,7 @@ static void on_loaded(void *arg) {
   server_ready(r->server, &p);
   log_info("ready", kv_s("model", p.name), kv_s("file", r->path), kv_i("ctx", p.ctx), kv_s("isa", engine_ops(r->engine)->name),
       kv_s("sampling", r->sampling), kv_i("port", server_port(r->server)), kv_f("load_ms", clock_ms(clock_now() - r->began)));
+  notify_manager("READY=1");
   print_url(r);
 }
 
@@ -173,6 +175,7 @@ static void on_signal(void *arg) {
   run *r = arg;
   r->stop_fetch = 1;
   if (++r->signals == 1) {
+    notify_manager("STOPPING=1");
     log_info("draining", kv_s("how", "running requests end, new ones are refused; a second signal stops at once"));
     server_drain(r->server, on_drained, r);
     return;
