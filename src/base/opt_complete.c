@@ -90,7 +90,8 @@ static void zsh(const char *program, const opt_cmd *const *cmds, int n, FILE *ou
     quoted(cmds[i]->summary ? cmds[i]->summary : "", "\\:", false, out);
     fputs("'\n", out);
   }
-  fputs("  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    return\n  fi\n  local command=$words[2]\n  shift words\n  (( CURRENT-- ))\n"
+  fputs("  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    return\n  fi\n  local command=$words[2]\n  shift words\n  (( "
+        "CURRENT-- ))\n"
         "  case $command in\n",
       out);
   for (int i = 0; i < n; i++) {
@@ -126,8 +127,8 @@ static void fish_row(const opt_row *r, const char *program, const char *cmd, con
 }
 
 static void fish(const char *program, const opt_cmd *const *cmds, int n, FILE *out) {
-  fprintf(out, "complete -c %s -n __fish_use_subcommand -f -l help -d 'the commands'\ncomplete -c %s -n __fish_use_subcommand -f -l version\n", program,
-      program);
+  fprintf(out, "complete -c %s -n __fish_use_subcommand -f -l help -d 'the commands'\ncomplete -c %s -n __fish_use_subcommand -f -l version\n",
+      program, program);
   for (int i = 0; i < n; i++) {
     fprintf(out, "complete -c %s -n __fish_use_subcommand -f -a %s -d '", program, cmds[i]->name);
     quoted(cmds[i]->summary ? cmds[i]->summary : "", "\\", true, out);

@@ -34,8 +34,8 @@ static void entry(const char *name, const char *text, FILE *out) {
 
 static void files_and_more(FILE *out) {
   section("FILES", out);
-  entry("./weir.yaml, $XDG_CONFIG_HOME/weir/weir.yaml", "options; the first that is there is read, --config names another. `weir config sample` writes one.",
-      out);
+  entry("./weir.yaml, $XDG_CONFIG_HOME/weir/weir.yaml",
+      "options; the first that is there is read, --config names another. `weir config sample` writes one.", out);
   entry("$XDG_CONFIG_HOME/weir/models.yaml", "models of your own, in the form of the built-in catalogue", out);
   entry("$XDG_CACHE_HOME/weir/models", "model files that were fetched", out);
   section("ENVIRONMENT", out);
@@ -52,8 +52,9 @@ static void man(const opt_cmd *const *cmds, int n, FILE *out) {
   section("SYNOPSIS", out);
   fputs("\\fBweir\\fR \\fICOMMAND\\fR [\\fIoptions\\fR] [\\fIarguments\\fR]\n", out);
   section("DESCRIPTION", out);
-  opt_man_text("Results go to stdout, the log to stderr. An option is the same row of one table on the command line and in the configuration file; a flag on "
-               "the command line wins. Every command takes --help.\n",
+  opt_man_text(
+      "Results go to stdout, the log to stderr. An option is the same row of one table on the command line and in the configuration file; a flag on "
+      "the command line wins. Every command takes --help.\n",
       out);
   section("COMMANDS", out);
   for (int i = 0; i < n; i++) entry(cmds[i]->name, cmds[i]->summary, out);

@@ -16,7 +16,8 @@ static const opt_row rows[] = {
 const opt_cmd cmd_models_opts = {"models", "", "list the models known by name, and what is on this machine",
     "State: verified (complete, its SHA-256 was checked), partial (a pull was interrupted), unverified (a file of that name whose hash was not "
     "checked: `weir pull` does), "
-    "- (not here). In brackets: the sampling used where neither a request nor the model's file says, as its makers recommend. Fetch only: this version can bring the model here but not run it. Models of your own go into $XDG_CONFIG_HOME/weir/models.yaml.",
+    "- (not here). In brackets: the sampling used where neither a request nor the model's file says, as its makers recommend. Fetch only: this "
+    "version can bring the model here but not run it. Models of your own go into $XDG_CONFIG_HOME/weir/models.yaml.",
     rows, sizeof(models_opts), 0, 0};
 
 static const char *text(const json_t *o, const char *key) {

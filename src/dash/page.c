@@ -2,7 +2,8 @@
 #include "dash/chat_page.h"
 
 const page *page_chat(void) {
-  static const page p = {.body = {(const char *)page_bytes, sizeof page_bytes}, .type = "text/html; charset=utf-8", .etag = page_etag, .policy = page_policy};
+  static const page p = {
+      .body = {(const char *)page_bytes, sizeof page_bytes}, .type = "text/html; charset=utf-8", .etag = page_etag, .policy = page_policy};
   return &p;
 }
 

@@ -142,14 +142,15 @@ static bool sampling(reader *r, json_t *o, cat_sampling *s) {
   if (!o || json_is_null(o)) return true;
   if (!json_is_object(o)) return bad(r, "sampling", "expected a mapping such as {temperature: 0.7}");
   if (!known_fields(r, o, fields)) return false;
-  bool ok = json_get_f64(o, "sampling", "temperature", 0, 100, &s->temperature, r->e) && json_get_f64(o, "sampling", "top_p", 0, 1, &s->top_p, r->e) &&
-            json_get_i64(o, "sampling", "top_k", 0, INT32_MAX, &s->top_k, r->e) && json_get_f64(o, "sampling", "min_p", 0, 1, &s->min_p, r->e) &&
-            json_get_f64(o, "sampling", "repetition", 0.01, 100, &s->repetition, r->e);
+  bool ok = json_get_f64(o, "sampling", "temperature", 0, 100, &s->temperature, r->e) &&
+            json_get_f64(o, "sampling", "top_p", 0, 1, &s->top_p, r->e) && json_get_i64(o, "sampling", "top_k", 0, INT32_MAX, &s->top_k, r->e) &&
+            json_get_f64(o, "sampling", "min_p", 0, 1, &s->min_p, r->e) && json_get_f64(o, "sampling", "repetition", 0.01, 100, &s->repetition, r->e);
   return ok ? true : err_prefix(r->e, "%s: model %s", r->origin, r->model);
 }
 
 static bool model(reader *r, json_t *o, cat_model *m) {
-  static const char *const fields[] = {"title", "what", "architecture", "weights", "context", "licence", "terms", "sampling", "files", "sources", NULL};
+  static const char *const fields[] = {
+      "title", "what", "architecture", "weights", "context", "licence", "terms", "sampling", "files", "sources", NULL};
   if (!json_is_object(o)) return bad(r, "models", "expected a mapping with files and sources");
   if (!known_fields(r, o, fields)) return false;
   m->title = m->what = m->architecture = m->weights = m->licence = "";

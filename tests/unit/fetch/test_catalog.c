@@ -170,7 +170,7 @@ static void test_hub_names(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest t[] = {cmocka_unit_test(test_built_in), cmocka_unit_test(test_sampling), cmocka_unit_test(test_user_replaces), cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_expand), cmocka_unit_test(test_safe_path), cmocka_unit_test(test_hub_names)};
+  const struct CMUnitTest t[] = {cmocka_unit_test(test_built_in), cmocka_unit_test(test_sampling), cmocka_unit_test(test_user_replaces),
+      cmocka_unit_test(test_refusals), cmocka_unit_test(test_expand), cmocka_unit_test(test_safe_path), cmocka_unit_test(test_hub_names)};
   return cmocka_run_group_tests(t, NULL, NULL);
 }
