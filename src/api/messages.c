@@ -90,13 +90,21 @@ static bool note_written(api_request *r, size_t room, const json_t *value, str t
   return true;
 }
 
+/* Where a past call comes from. False: not from here. */
+static bool note_origin(api_request *r, size_t room, const json_t *id) {
+  tools_origin o = json_is_string(id) ? tools_id_origin((str){json_string_value(id), json_string_length(id)}) : TOOLS_FOREIGN;
+  if (!r->calls) r->calls = ARENA_ARRAY(&r->mem, uint8_t, room);
+  if (r->calls) r->calls[r->n_calls++] = (uint8_t)o; /* without it the marks are the template's, which is right but for the cache */
+  return o != TOOLS_FOREIGN;
+}
+
 /* Templates want the arguments of a past call as an object; the API carries them as a string of JSON. One that is not JSON stays a string. Where a
  * model here wrote the call, its text is kept beside the object, so that the turn is replayed to the same tokens. */
 static bool open_arguments(api_request *r, size_t room, json_t *call, json_t *fn, err *e) {
   json_t *args = json_object_get(fn, "arguments"), *id = json_object_get(call, "id"), *doc = NULL;
+  bool own = note_origin(r, room, id);
   if (!json_is_string(args)) return true;
   str text = {json_string_value(args), json_string_length(args)};
-  bool own = json_is_string(id) && tools_own_id((str){json_string_value(id), json_string_length(id)});
   if (!text.n) doc = json_object();
   else if (!json_parse(text, &doc, NULL)) return !own || note_written(r, room, args, text, e);
   json_incref(args); /* the text below lies in it */

@@ -60,6 +60,8 @@ typedef struct api_request {
   str *tool_names;      /* [size of tools] */
   api_written *written; /* [n_written], in the order of the messages */
   int n_written;
+  uint8_t *calls; /* [n_calls] tools.h: where each past call comes from, in the order of the messages */
+  int n_calls;
   api_tool_choice tool_choice;
   bool parallel_tools; /* more than one call in an answer is wanted */
   bool add_generation_prompt;

@@ -68,8 +68,7 @@ bool tools_choice(api_request *r, json_t *c, const char *path, err *e) {
     r->tool_choice = API_TOOLS_NONE;
     return true;
   }
-  if (s && !strcmp(s, "required"))
-    return err_param(e, ERR_UNSUPPORTED, path, "'%s' is not supported as 'required': use 'auto' or 'none'", path);
+  if (s && !strcmp(s, "required")) return err_param(e, ERR_UNSUPPORTED, path, "'%s' is not supported as 'required': use 'auto' or 'none'", path);
   if (type) return err_param(e, ERR_UNSUPPORTED, path, "'%s' is not supported with type '%.40s': use 'auto' or 'none'", path, type);
   return err_param(e, ERR_INPUT, path, "'%s' must be 'auto' or 'none'", path);
 }
@@ -83,9 +82,11 @@ static void put_digits(char *out, int n, uint64_t v) {
   for (int i = 0; i < n; i++, v /= 62) out[i] = digits[v % 62];
 }
 
-static void put_check(char *id, int n) { put_digits(id + n - ID_CHECK, ID_CHECK, hash64(id, (size_t)(n - ID_CHECK), 0x77656972)); }
+static void put_check(char *id, int n, tools_origin o) {
+  put_digits(id + n - ID_CHECK, ID_CHECK, hash64(id, (size_t)(n - ID_CHECK), 0x77656972 + (uint64_t)o));
+}
 
-void tools_new_id(char out[TOOLS_ID], uint64_t random, bool plain, bool own) {
+void tools_new_id(char out[TOOLS_ID], uint64_t random, bool plain, tools_origin o) {
   int n = plain ? ID_PLAIN : ID_LONG;
   char *id = out + (plain ? 0 : 5);
   memcpy(out, "call_", 5);
@@ -93,16 +94,18 @@ void tools_new_id(char out[TOOLS_ID], uint64_t random, bool plain, bool own) {
     int left = n - ID_CHECK - i;
     put_digits(id + i, left < 8 ? left : 8, random);
   }
-  put_check(id, n);
-  if (!own) id[n - 1] = id[n - 1] == 'A' ? 'B' : 'A';
+  put_check(id, n, o); /* a check of its own for TOOLS_FOREIGN, which nobody looks for */
   id[n] = 0;
 }
 
-bool tools_own_id(str id) {
+tools_origin tools_id_origin(str id) {
   char check[ID_LONG];
   str s = str_starts(id, STR("call_")) ? (str){id.p + 5, id.n - 5} : id;
-  if (s.n != ID_PLAIN && s.n != ID_LONG) return false;
+  if (s.n != ID_PLAIN && s.n != ID_LONG) return TOOLS_FOREIGN;
   memcpy(check, s.p, s.n);
-  put_check(check, (int)s.n);
-  return !memcmp(check, s.p, s.n);
+  for (tools_origin o = TOOLS_OWN; o <= TOOLS_SPELT; o++) {
+    put_check(check, (int)s.n, o);
+    if (!memcmp(check, s.p, s.n)) return o;
+  }
+  return TOOLS_FOREIGN;
 }

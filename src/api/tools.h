@@ -15,8 +15,13 @@ bool tools_take(api_request *r, json_t *list, const char *path, err *e);
 bool tools_choice(api_request *r, json_t *choice, const char *path, err *e);
 bool tools_name_ok(str name); /* ^[a-zA-Z0-9_-]{1,64}$ */
 
-/* The id of a call. plain: nine letters and digits, all that Mistral's templates allow. own: it can be told from other servers' ids; a past call that
- * comes back under such an id was written by a model here, in its own form, with exactly these arguments. */
-void tools_new_id(char out[TOOLS_ID], uint64_t random, bool plain, bool own);
-bool tools_own_id(str id);
+/* The id of a call. plain: nine letters and digits, all that Mistral's templates allow. It tells where the call comes
+ * from: one that comes back under an id of ours was written by a model here, in its own form, with exactly these arguments. */
+typedef enum tools_origin {
+  TOOLS_FOREIGN, /* not from here, or not in the form of the template: what came of it is not known */
+  TOOLS_OWN,     /* written here, its marks the vocabulary's own tokens */
+  TOOLS_SPELT    /* written here, its marks spelt out in ordinary tokens */
+} tools_origin;
+void tools_new_id(char out[TOOLS_ID], uint64_t random, bool plain, tools_origin o);
+tools_origin tools_id_origin(str id);
 #endif

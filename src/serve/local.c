@@ -38,6 +38,7 @@ typedef struct lane {
   int64_t last; /* moment of the last token event */
   int output;   /* tokens reported so far */
   split *split; /* a chat's, where there is something to part; or NULL */
+  bool marked;  /* the mark's token was drawn for the call that comes next */
   bool full;    /* all that is wanted of it has come: what the engine still sends is not told */
   /* tokens of the engine's event under way: the first event that comes of it carries them */
   const api_token *carry;
@@ -87,6 +88,7 @@ struct local {
   tool_form form;
   int32_t show[MAX_SHOW];
   int n_show, n_show_think;
+  int mark; /* the token that begins a call; -1: the vocabulary has none */
 };
 
 /* ---- life of a call ---- */
@@ -422,7 +424,11 @@ static bool no_memory(api_call *c) {
 static bool tell_parts(api_call *c, lane *l, const note *n, str text) {
   bool thought = split_thinks(l->split);
   if (thought) c->usage.reasoning += n->n_tokens;
+  int calls = split_calls(l->split);
+  for (int i = 0; i < n->n_tokens; i++) l->marked |= n->tokens[i].token == c->local->mark;
+  split_spelt(l->split, c->local->mark >= 0 && !l->marked);
   if (!split_push(l->split, text)) return no_memory(c);
+  if (split_calls(l->split) > calls) l->marked = false;
   if (!thought && split_thinks(l->split)) c->usage.reasoning += n->n_tokens;
   if (l->n_carry) on_part(l, &(api_event){.kind = API_TEXT});
   if (split_full(l->split) && !c->cancelled) {
@@ -616,6 +622,8 @@ static void find_marks(local *x) {
   x->form = tool_form_of(x->model->chat_source);
   if (x->think) show_marks(x, reason_marks);
   x->n_show_think = x->n_show;
+  const char *mark = tool_form_marks(x->form)[0];
+  x->mark = mark ? tok_find(x->model->tok, str_c(mark)) : -1;
   show_marks(x, tool_form_marks(x->form));
 }
 

@@ -1,4 +1,5 @@
 #include "serve/prompt.h"
+#include "api/tools.h"
 #include "model/reason.h"
 #include "model/toolcall.h"
 #include <stdio.h>
@@ -24,6 +25,8 @@ prompt_chat prompt_chat_of(const api_request *r) {
       .now = r->now,
       .written = r->written,
       .n_written = r->n_written,
+      .origins = r->calls,
+      .n_origins = r->n_calls,
       .calls = r->tools && r->tool_choice == API_TOOLS_AUTO};
 }
 
@@ -64,6 +67,46 @@ bool prompt_render(const model *m, const prompt_chat *c, chat_text *ret, err *e)
   return render(m, &v, c, ret, e);
 }
 
+/* ---- past calls whose marks the model spelt out in ordinary tokens ---- */
+
+/* The next place at or behind `from` where all of a mark is the template's own text; -1: none. */
+static ptrdiff_t find_mark(const chat_text *t, str mark, size_t from) {
+  for (;;) {
+    ptrdiff_t k = str_find((str){t->text.p + from, t->text.n - from}, mark);
+    if (k < 0) return -1;
+    size_t at = from + (size_t)k;
+    if (!memchr(t->trust + at, 0, mark.n)) return (ptrdiff_t)at;
+    from = at + 1;
+  }
+}
+
+/* A call stands between two marks of the template and has values between them; examples in a system prompt have none. Calls appear in the order of
+ * the messages; where the template left some out, all are left as they are. dry: only counts. */
+static int spell_marks(const prompt_chat *c, chat_text *t, str open, str close, bool dry) {
+  int n = 0;
+  size_t from = 0;
+  ptrdiff_t a, b;
+  while ((a = find_mark(t, open, from)) >= 0 && (b = find_mark(t, close, (size_t)a + open.n)) >= 0) {
+    from = (size_t)b + close.n;
+    if (!memchr(t->trust + a, 0, (size_t)(b - a))) continue;
+    if (!dry && c->origins[n] == TOOLS_SPELT) {
+      memset(t->trust + a, 0, open.n);
+      memset(t->trust + b, 0, close.n);
+    }
+    n++;
+  }
+  return n;
+}
+
+/* What a model wrote in ordinary tokens is shown to it in ordinary tokens, so that a replayed turn is the same tokens again. */
+static void spell_calls(const model *m, const prompt_chat *c, chat_text *t) {
+  tool_form form = tool_form_of(m->chat_source); /* the one whose calls stand between two marks */
+  const char *const *marks = tool_form_marks(form);
+  if (!c->origins || form != TOOL_FORM_HERMES || !memchr(c->origins, TOOLS_SPELT, (size_t)c->n_origins)) return;
+  str open = str_c(marks[0]), close = str_c(marks[1]);
+  if (spell_marks(c, t, open, close, true) == c->n_origins) spell_marks(c, t, open, close, false);
+}
+
 /* Whether a prompt ends with the mark of a thought, written by the template itself. */
 static bool thinks(const model *m, const chat_text *t) {
   str s = buf_view(&t->text), mark = str_c(reason_marks[0]);
@@ -75,6 +118,7 @@ static bool thinks(const model *m, const chat_text *t) {
 static bool chat_ids(const model *m, const prompt_chat *c, tok_ids *ret, bool *ret_thinks, err *e) {
   chat_text t = {0};
   if (!prompt_render(m, c, &t, e)) return false;
+  spell_calls(m, c, &t);
   bool ok = tok_encode(m->tok, buf_view(&t.text), t.trust, true, true, ret, e);
   *ret_thinks = c->add_generation_prompt && thinks(m, &t);
   chat_text_fini(&t);

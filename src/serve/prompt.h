@@ -15,6 +15,8 @@ typedef struct prompt_chat {
   int64_t now;
   const api_written *written; /* [n_written], as in the request */
   int n_written;
+  const uint8_t *origins; /* [n_origins] of past calls, as in the request */
+  int n_origins;
   bool calls; /* calls of the tools are expected: a model that has no known way to write them is refused */
 } prompt_chat;
 prompt_chat prompt_chat_of(const api_request *r);

@@ -11,7 +11,7 @@ struct split {
   reason reason;
   tool_parser *tools; /* NULL: calls are text */
   int calls;
-  bool full, failed;
+  bool spelt, full, failed;
 };
 
 static void on_piece(void *ctx, const tool_piece *p) {
@@ -28,7 +28,10 @@ static void on_piece(void *ctx, const tool_piece *p) {
       return;
     }
     s->calls++;
-    tools_new_id(id, hash64(&p->call, sizeof p->call, s->plan.random), s->plan.form == TOOL_FORM_MISTRAL, !p->loose);
+    tools_new_id(id, hash64(&p->call, sizeof p->call, s->plan.random), s->plan.form == TOOL_FORM_MISTRAL,
+        p->loose   ? TOOLS_FOREIGN
+        : s->spelt ? TOOLS_SPELT
+                   : TOOLS_OWN);
     ev.tool.id = str_c(id);
     ev.tool.name = p->text;
     break;
@@ -59,6 +62,8 @@ bool split_new(const split_plan *p, split_fn fn, void *ctx, split **ret, err *e)
   *ret = s;
   return true;
 }
+
+void split_spelt(split *s, bool spelt) { s->spelt = spelt; }
 
 bool split_push(split *s, str text) {
   if (s->plan.think) reason_push(&s->reason, text);

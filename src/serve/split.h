@@ -22,6 +22,7 @@ typedef struct split split;
 typedef void (*split_fn)(void *ctx, api_event *ev);
 
 bool split_new(const split_plan *p, split_fn fn, void *ctx, split **ret, err *e);
+void split_spelt(split *s, bool spelt); /* of the call that comes next: its mark was ordinary text though the vocabulary has a token for it */
 bool split_push(split *s, str text);
 bool split_end(split *s, bool cut); /* cut: by a limit */
 bool split_thinks(const split *s);  /* inside a thought */

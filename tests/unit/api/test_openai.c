@@ -351,7 +351,7 @@ static void test_tools_bounds(void **s) {
 static void test_past_calls(void **s) {
   (void)s;
   char own[TOOLS_ID];
-  tools_new_id(own, 5, false, true);
+  tools_new_id(own, 5, false, TOOLS_OWN);
   static const struct {
     const char *id, *args; /* id NULL: our own */
     bool object, written;

@@ -110,17 +110,17 @@ static void test_ids(void **st) {
                            *const mistral[] = {"[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}}]", NULL};
   seen s;
   split_free(play((split_plan){.form = TOOL_FORM_HERMES}, own, false, &s));
-  assert_true(tools_own_id(str_c(s.ids[0])));
+  assert_int_equal(tools_id_origin(str_c(s.ids[0])), TOOLS_OWN);
   s.ids[0][9] ^= 1;
-  assert_false(tools_own_id(str_c(s.ids[0])));
+  assert_int_equal(tools_id_origin(str_c(s.ids[0])), TOOLS_FOREIGN);
   buf_fini(&s.b);
   split_free(play((split_plan){.form = TOOL_FORM_HERMES}, loose, false, &s));
   assert_int_equal(strlen(s.ids[0]), 24);
-  assert_false(tools_own_id(str_c(s.ids[0])));
+  assert_int_equal(tools_id_origin(str_c(s.ids[0])), TOOLS_FOREIGN);
   buf_fini(&s.b);
   split_free(play((split_plan){.form = TOOL_FORM_MISTRAL}, mistral, false, &s));
   assert_int_equal(strlen(s.ids[0]), 9);
-  assert_true(tools_own_id(str_c(s.ids[0])));
+  assert_int_equal(tools_id_origin(str_c(s.ids[0])), TOOLS_OWN);
   for (int i = 0; i < 9; i++) assert_true(tools_name_ok((str){s.ids[0] + i, 1}) && s.ids[0][i] != '_' && s.ids[0][i] != '-');
   buf_fini(&s.b);
 }
