@@ -3,6 +3,7 @@
 #include "torture.h"
 #include "api/dialect.h"
 #include "base/yaml.h"
+#include "engine/engine.h"
 #include "engine/weights.h"
 #include "model/model.h"
 #include <fcntl.h>
@@ -49,6 +50,29 @@ static void test_model(void **st) {
   assert_true(s.injected > 300 && s.refused > 300);
   s = torture_all("model_open", open_model, (void *)TINY, 1);
   assert_true(s.injected > 40 && s.refused > 40);
+  s = torture_all("model_open, a folder", open_model, (void *)(TEST_SRC "/tests/golden/hf/gemma3"), 5);
+  assert_true(s.injected > 40 && s.refused > 40);
+}
+
+/* Weights packed, pages mapped, threads started. */
+static bool open_engine(void *ctx, err *e) {
+  engine *en = NULL;
+  eng_opts o = {.threads = 2, .max_seqs = 2, .ctx = 64};
+  if (!engine_open(ctx, &o, &en, e)) return false;
+  assert_int_equal(engine_ctx(en), 64);
+  engine_close(en);
+  return true;
+}
+
+static void test_engine(void **st) {
+  (void)st;
+  can();
+  err e = {0};
+  model *m = NULL;
+  if (!model_open(TINY, weights_type_ok, &m, &e)) fail_msg("%s", e.msg);
+  torture_sum s = torture_all("engine_open", open_engine, m, 1);
+  assert_true(s.injected > 20 && s.refused > 20);
+  model_close(m);
 }
 
 /* ---- template ---- */
@@ -303,7 +327,7 @@ static void test_controls(void **st) {
 
 int main(void) {
   json_setup();
-  const struct CMUnitTest t[] = {cmocka_unit_test(test_documents), cmocka_unit_test(test_model), cmocka_unit_test(test_template), cmocka_unit_test(test_encode),
+  const struct CMUnitTest t[] = {cmocka_unit_test(test_documents), cmocka_unit_test(test_model), cmocka_unit_test(test_engine), cmocka_unit_test(test_template), cmocka_unit_test(test_encode),
       cmocka_unit_test(test_request), cmocka_unit_test(test_controls)};
   return cmocka_run_group_tests(t, NULL, NULL);
 }
