@@ -201,7 +201,7 @@ def seeds_template():
 def seeds_tok_text():
     texts = ["Hello, world! It's 12345 o'clock.\n\n  def f(x):\n\treturn x  ", "\u4f60\u597d \U0001f600\u0301 e\u0301 \u1e9b\u0323", "<|im_start|>user\n<|endoftext|><|eot_id|>", ""]
     for i, t in enumerate(texts):
-        for k in range(4):
+        for k in range(12):
             yield t.encode() + bytes([(i + j) % 2 for j in range(16)]) + bytes([k | 0x40])
     yield bytes(range(256)) + b"\1" * 16 + b"\2"
     yield b"\xe2\x82" * 8 + b"\0" * 16 + b"\0"

@@ -180,7 +180,7 @@ def test_models_and_paths():
     refused(c.chat(model="gpt-4"), 404, "model", "gpt-4", "tiny-llama-q", code="model_not_found")
     refused(c.get("/v1/models/gpt-4"), 404, "model", "tiny-llama-q", code="model_not_found")
     refused(c.get("/v1/nothing"), 404, None, "/v1/nothing")
-    refused(c.get("/"), 404, None)
+    refused(c.get("/nothing"), 404, None)
     a = c.get("/v1/chat/completions")
     refused(a, 405, None, "GET", "POST")
     check.equal(a.headers["allow"], "POST")
