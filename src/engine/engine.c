@@ -109,7 +109,7 @@ static void draw(engine *en, int tid, out_row *o, const float *logits, eng_lp *t
   o->token = sample_token(en->ops, &en->work[tid], &in);
   if (q->top_logprobs >= 0) {
     int n = q->top_logprobs;
-    o->lp = (out_lp){sample_logprobs(en->ops, logits, en->m->arch.vocab, o->token, top, n), top, n};
+    o->lp = (out_lp){sample_logprobs(en->ops, &en->work[tid], logits, en->m->arch.vocab, o->token, top, n), top, n};
   }
 }
 
@@ -127,7 +127,7 @@ static void slice_run(void *arg, int tid, int nt) {
       eng_token *t = &s->prompt_lp[o->pos + 1];
       eng_lp *top = n ? s->prompt_top + (size_t)(o->pos + 1) * (size_t)n : NULL;
       *t = (eng_token){.token = s->tok[o->pos + 1], .top = top, .n_top = n};
-      t->logprob = sample_logprobs(en->ops, l, vocab, t->token, top, n);
+      t->logprob = sample_logprobs(en->ops, &en->work[tid], l, vocab, t->token, top, n);
     }
     if (o->last && s->max_tok > s->n_prompt) draw(en, tid, o, l, en->tops + (size_t)i * TOP_MAX);
   }

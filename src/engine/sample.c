@@ -6,15 +6,17 @@
 
 bool sampler_work_init(sampler_work *w, int vocab, int ctx) {
   *w = (sampler_work){.dry_cap = ctx};
+  w->peak = malloc(((size_t)vocab / KERN_PEAK + 1) * sizeof *w->peak);
   w->logits = malloc((size_t)vocab * sizeof *w->logits);
   w->cand = malloc((size_t)vocab * sizeof *w->cand);
   w->dry = malloc((size_t)ctx * sizeof *w->dry);
-  if (w->logits && w->cand && w->dry) return true;
+  if (w->peak && w->logits && w->cand && w->dry) return true;
   sampler_work_fini(w);
   return false;
 }
 
 void sampler_work_fini(sampler_work *w) {
+  free(w->peak);
   free(w->logits);
   free(w->cand);
   free(w->dry);
@@ -92,10 +94,19 @@ static const float *changed(sampler_work *w, const sample_in *in) {
 
 /* ---- noise ---- */
 
-static void noise4(const sample_in *in, uint32_t group, uint32_t u[4]) {
-  uint32_t c[4] = {group, (uint32_t)in->position, (uint32_t)in->choice, (uint32_t)((uint64_t)in->position >> 32)};
-  uint32_t k[2] = {(uint32_t)in->s->seed, (uint32_t)(in->s->seed >> 32)};
-  philox4x32(c, k, u);
+typedef struct noise_key {
+  uint32_t key[2], at[3];
+} noise_key;
+
+static noise_key noise_of(const sample_in *in) {
+  return (noise_key){{(uint32_t)in->s->seed, (uint32_t)(in->s->seed >> 32)},
+      {(uint32_t)in->position, (uint32_t)in->choice, (uint32_t)((uint64_t)in->position >> 32)}};
+}
+
+static uint32_t noise_word(const noise_key *k, int32_t token) {
+  uint32_t c[4] = {(uint32_t)token / 4, k->at[0], k->at[1], k->at[2]}, u[4];
+  philox4x32(c, k->key, u);
+  return u[token % 4];
 }
 
 static double gumbel(uint32_t x) { return -log(-log(rng_unit(x))); }
@@ -103,48 +114,53 @@ static double gumbel(uint32_t x) { return -log(-log(rng_unit(x))); }
 double sample_gumbel(uint64_t seed, int choice, int64_t position, int32_t token) {
   eng_sampling s = {.seed = seed};
   sample_in in = {.s = &s, .choice = choice, .position = position};
-  uint32_t u[4];
-  noise4(&in, (uint32_t)token / 4, u);
-  return gumbel(u[token % 4]);
+  noise_key k = noise_of(&in);
+  return gumbel(noise_word(&k, token));
 }
 
 /* Largest noise there is: u = 1 - 2^-33. A token that is further than this behind the best so far cannot win. */
 #define GUMBEL_MAX 22.874
 
-/* argmax over v/T + noise, whole vocabulary. -log(u) >= 1 - u, so g <= -log(1 - u) < (leading ones of x + 1) * ln 2: one count of leading zeros rules
- * nearly every token out before a logarithm is taken, and changes no result. */
-static int32_t argmax_all(const sample_in *in, const float *l, float inv_t, float max, int at) {
-  uint32_t u[4];
-  noise4(in, (uint32_t)at / 4, u);
-  int32_t best = at;
-  double score = (double)(max * inv_t) + gumbel(u[at % 4]);
-  for (int i = 0; i < in->vocab; i += 4) {
-    int n = in->vocab - i < 4 ? in->vocab - i : 4;
-    float top = -INFINITY; /* not l[0], which may be NaN */
-    for (int j = 0; j < n; j++) top = l[i + j] > top ? l[i + j] : top;
-    if (!((double)(top * inv_t) + GUMBEL_MAX >= score)) continue;
-    noise4(in, (uint32_t)i / 4, u);
-    for (int j = 0; j < n; j++) {
-      double v = (double)(l[i + j] * inv_t);
-      int lz = ~u[j] ? __builtin_clz(~u[j]) : 32;
-      if (!(v + (lz + 2) * 0.6931472 >= score)) continue;
-      double sc = v + gumbel(u[j]);
-      if (sc > score || (sc == score && i + j < best)) score = sc, best = i + j;
-    }
+/* -log(u) >= 1 - u, so g <= -log(1 - u) < (leading ones of x + 1) * ln 2, and a little more for rounding: one count of leading zeros bounds the noise before
+ * a logarithm is taken. */
+static double gumbel_bound(uint32_t x) { return ((~x ? __builtin_clz(~x) : 32) + 2) * 0.6931472; }
+
+typedef struct winner {
+  int32_t id;
+  double score;
+} winner;
+
+static void contest(winner *w, int32_t id, double v, uint32_t x) {
+  if (!(v + gumbel_bound(x) >= w->score)) return;
+  double sc = v + gumbel(x);
+  if (sc > w->score || (sc == w->score && id < w->id)) *w = (winner){id, sc};
+}
+
+/* argmax over v/T + noise, whole vocabulary. The likeliest token has a score at once; what cannot reach the best score so far is left out a run at a time, by
+ * the run's largest logit alone, then with the largest of its noise. That changes no result. */
+static int32_t argmax_all(const kern_ops *ops, const sampler_work *w, const sample_in *in, const float *l, float inv_t, float max, int at) {
+  noise_key k = noise_of(in);
+  winner best = {at, (double)(max * inv_t) + gumbel(noise_word(&k, at))};
+  uint32_t u[KERN_PEAK];
+  for (int b = 0; b < in->vocab; b += KERN_PEAK) {
+    double top = (double)(w->peak[b / KERN_PEAK] * inv_t);
+    if (!(top + GUMBEL_MAX >= best.score)) continue;
+    if (!(top + gumbel_bound(ops->noise(k.key, k.at, (uint32_t)b / 4, u)) >= best.score)) continue;
+    int n = in->vocab - b < KERN_PEAK ? in->vocab - b : KERN_PEAK;
+    for (int j = 0; j < n; j++) contest(&best, b + j, (double)(l[b + j] * inv_t), u[16 * (j % 4) + j / 4]);
   }
-  return best;
+  return best.id;
 }
 
 static int32_t argmax_cands(const sample_in *in, const sample_cand *c, int n) {
-  int32_t best = c[0].id;
-  double score = -INFINITY;
-  for (int i = 0; i < n; i++) {
-    uint32_t u[4];
-    noise4(in, (uint32_t)c[i].id / 4, u);
-    double sc = (double)c[i].v + gumbel(u[c[i].id % 4]);
-    if (sc > score || (sc == score && c[i].id < best)) score = sc, best = c[i].id;
-  }
-  return best;
+  noise_key k = noise_of(in);
+  int top = 0;
+  for (int i = 1; i < n; i++)
+    if (c[i].v > c[top].v) top = i;
+  winner best = {c[top].id, (double)c[top].v + gumbel(noise_word(&k, c[top].id))};
+  for (int i = 0; i < n; i++)
+    if ((double)c[i].v + GUMBEL_MAX >= best.score) contest(&best, c[i].id, (double)c[i].v, noise_word(&k, c[i].id));
+  return best.id;
 }
 
 /* ---- truncation: candidates are (id, logit / T) ---- */
@@ -186,12 +202,16 @@ static int to_front(sample_cand *c, int from, int to) {
   return n;
 }
 
-/* Candidates whose scaled logit is at least `floor`; NaN never is. */
-static int gather(sampler_work *w, const float *l, int vocab, float inv_t, float floor) {
+/* Candidates whose scaled logit is from `floor` to `ceiling`; NaN never is. Runs that have none are known by their peak. */
+static int gather(const sampler_work *w, const float *l, int vocab, float inv_t, float floor, float ceiling) {
   int n = 0;
-  for (int i = 0; i < vocab; i++) {
-    float v = l[i] * inv_t;
-    if (v >= floor) w->cand[n++] = (sample_cand){i, v};
+  for (int b = 0; b < vocab; b += KERN_PEAK) {
+    if (!(w->peak[b / KERN_PEAK] * inv_t >= floor)) continue;
+    int end = vocab - b < KERN_PEAK ? vocab : b + KERN_PEAK;
+    for (int i = b; i < end; i++) {
+      float v = l[i] * inv_t;
+      if (v >= floor && v <= ceiling) w->cand[n++] = (sample_cand){i, v};
+    }
   }
   return n;
 }
@@ -202,14 +222,14 @@ static double mass(const sample_cand *c, int n, float max) {
   return t;
 }
 
-/* A band below the maximum is gathered and widened until it holds what is looked for; past the last width it is the whole vocabulary. */
+/* A band is gathered and widened until it holds what is looked for; past the last width it is the whole vocabulary. */
 enum { BAND_FIRST = 8, BAND_LAST = 1000 };
 static float band_floor(float max, float band) { return band > BAND_LAST ? -INFINITY : max - band; }
 
 static int keep_top_k(sampler_work *w, const float *l, int vocab, float inv_t, float max, int k) {
   int n = 0;
   for (float band = BAND_FIRST;; band *= 2) {
-    n = gather(w, l, vocab, inv_t, band_floor(max, band));
+    n = gather(w, l, vocab, inv_t, band_floor(max, band), INFINITY);
     if (n >= k || band > BAND_LAST) break;
   }
   if (k > n) k = n;
@@ -218,59 +238,115 @@ static int keep_top_k(sampler_work *w, const float *l, int vocab, float inv_t, f
   return to_front(w->cand, n - k, n);
 }
 
-/* The fewest of the best whose mass reaches p * total (nucleus sampling, Holtzman et al. 2020). */
-static int keep_top_p(sample_cand *c, int n, float max, double total, double p) {
-  double cum = 0;
-  int left = n;
-  heap_make(c, n);
-  while (left > 0) {
-    heap_pop(c, left--);
-    cum += exp((double)c[left].v - (double)max);
-    if (cum >= p * total) break;
+/* Which of two candidates is taken first: the likelier (nucleus sampling), or the one whose surprise is nearer to the entropy, which is the value `level`
+ * (typical sampling). Of two equally near the likelier comes first; of equal ones below the level the lowest id, above it the highest. */
+typedef struct order {
+  bool typical;
+  float level;
+} order;
+
+static bool before(const order *o, sample_cand a, sample_cand b) {
+  if (!o->typical) return better(a, b);
+  double x = fabs((double)a.v - (double)o->level), y = fabs((double)b.v - (double)o->level);
+  if (x != y) return x < y;
+  return a.v != b.v ? a.v > b.v : (a.id < b.id) == !(a.v > o->level);
+}
+
+static void swap_cands(sample_cand *c, int i, int j) {
+  sample_cand x = c[i];
+  c[i] = c[j];
+  c[j] = x;
+}
+
+/* Moves a pivot to its place in c[lo..hi) and returns the place; those before it are before it. The pivot is the middle of three from places that no one can
+ * choose, so that no order of logits makes this slow. */
+static int part(const order *o, sample_cand *c, int lo, int hi, uint32_t *state) {
+  int p[3];
+  for (int i = 0; i < 3; i++) {
+    *state = *state * 1664525u + 1013904223u;
+    p[i] = lo + (int)((uint64_t)*state * (uint32_t)(hi - lo) >> 32);
   }
-  return to_front(c, left, n);
+  int mid = before(o, c[p[0]], c[p[1]]) ? (before(o, c[p[1]], c[p[2]]) ? p[1] : before(o, c[p[0]], c[p[2]]) ? p[2] : p[0])
+                                        : (before(o, c[p[0]], c[p[2]]) ? p[0] : before(o, c[p[1]], c[p[2]]) ? p[2] : p[1]);
+  swap_cands(c, lo, mid);
+  int at = lo;
+  for (int i = lo + 1; i < hi; i++)
+    if (before(o, c[i], c[lo])) swap_cands(c, ++at, i);
+  swap_cands(c, lo, at);
+  return at;
+}
+
+/* The fewest of the first whose mass reaches `wanted` (Holtzman et al. 2020), to the front; how many. Parted by mass as quickselect parts by count: sorting
+ * all would cost more than the step when the distribution is flat. */
+static int keep_mass(const order *o, sample_cand *c, int n, float max, double wanted) {
+  int lo = 0, hi = n;
+  double cum = 0;
+  uint32_t state = (uint32_t)n;
+  while (hi - lo > 16) {
+    int at = part(o, c, lo, hi, &state);
+    double left = mass(c + lo, at - lo, max), pivot = exp((double)c[at].v - (double)max);
+    if (cum + left >= wanted && at > lo) hi = at;
+    else if (cum + left + pivot >= wanted) return at + 1;
+    else cum += left + pivot, lo = at + 1;
+  }
+  for (int i = lo + 1; i < hi; i++)
+    for (int j = i; j > lo && before(o, c[j], c[j - 1]); j--) swap_cands(c, j, j - 1);
+  while (lo < hi) {
+    cum += exp((double)c[lo++].v - (double)max);
+    if (cum >= wanted) break;
+  }
+  return lo;
+}
+
+static int keep_top_p(sample_cand *c, int n, float max, double total, double p) { return keep_mass(&(order){false, 0}, c, n, max, p * total); }
+
+/* Mass of the whole vocabulary and the mean of what each value lies below the maximum (weighted). A NaN among the logits has no mass. */
+static double whole_mass(const kern_ops *ops, const float *l, int vocab, float inv_t, float max, double *ret_mean) {
+  double moment, total = ops->sum_exp(l, vocab, inv_t, max, &moment);
+  if (isnan(total)) {
+    total = moment = 0;
+    for (int i = 0; i < vocab; i++) {
+      float d = l[i] * inv_t - max;
+      if (d > -80) total += (double)kern_expf(d), moment += (double)(d * kern_expf(d));
+    }
+  }
+  *ret_mean = moment / total;
+  return total;
 }
 
 /* top_p over the whole vocabulary: its mass once, then only as wide a band as the nucleus needs. */
 static int nucleus(const kern_ops *ops, sampler_work *w, const float *l, int vocab, float inv_t, float max, double p) {
-  double total = inv_t == 1.0f ? ops->sum_exp(l, vocab, max) : NAN;
-  if (isnan(total)) { /* scaled, or a NaN among the logits, which has no mass */
-    total = 0;
-    for (int i = 0; i < vocab; i++) {
-      float d = l[i] * inv_t - max;
-      if (d > -40) total += (double)kern_expf(d);
-    }
-  }
+  double mean, total = whole_mass(ops, l, vocab, inv_t, max, &mean);
   int n = 0;
   for (float band = BAND_FIRST;; band *= 2) {
-    n = gather(w, l, vocab, inv_t, band_floor(max, band));
+    n = gather(w, l, vocab, inv_t, band_floor(max, band), INFINITY);
     if (band > BAND_LAST || mass(w->cand, n, max) >= p * total) break;
   }
   return keep_top_p(w->cand, n, max, total, p);
 }
 
-/* Locally typical sampling (Meister et al. 2022): those whose surprise is nearest to the entropy, until their mass reaches p. Surprise rises as value
- * falls, so what is kept is one run [lo, hi) of the order by value, grown both ways from the value whose surprise is the entropy; of two equally near
- * the likelier comes first. The i-th best lies at c[n - 1 - i] once it was popped. */
+/* Locally typical sampling (Meister et al. 2022): those whose surprise is nearest to the entropy, until their mass reaches p. With mean = sum q (v - max),
+ * the value whose surprise is the entropy is max + mean. */
+static int typical_of_all(const kern_ops *ops, sampler_work *w, const float *l, int vocab, float inv_t, float max, double p) {
+  double mean, total = whole_mass(ops, l, vocab, inv_t, max, &mean);
+  order o = {true, (float)((double)max + mean)};
+  int n = 0;
+  for (float band = 1;; band *= 2) {
+    bool all = band > BAND_LAST;
+    n = gather(w, l, vocab, inv_t, all ? -INFINITY : o.level - band, all ? INFINITY : o.level + band);
+    if (all || mass(w->cand, n, max) >= p * total) break;
+  }
+  return keep_mass(&o, w->cand, n, max, p * total);
+}
+
+/* The same among candidates. */
 static int keep_typical(sample_cand *c, int n, float max, double p) {
-  double total = mass(c, n, max), zero = (double)max + log(total), entropy = 0, cum = 0; /* zero: the value of a token that is certain */
+  double total = mass(c, n, max), moment = 0;
   for (int i = 0; i < n; i++) {
-    double q = exp((double)c[i].v - (double)max) / total;
-    if (q > 0) entropy += q * (zero - (double)c[i].v);
+    double d = (double)c[i].v - (double)max, q = exp(d);
+    if (q > 0) moment += q * d;
   }
-  double level = zero - entropy;
-  int popped = 0;
-  heap_make(c, n);
-  while (popped < n && (double)c[0].v > level) heap_pop(c, n - popped++);
-  int lo = popped, hi = popped;
-  while (cum < p) {
-    if (hi == popped && popped < n) heap_pop(c, n - popped++);
-    double up = lo > 0 ? (double)c[n - lo].v - level : INFINITY, down = hi < popped ? level - (double)c[n - 1 - hi].v : INFINITY;
-    if (up == INFINITY && down == INFINITY) break;
-    int i = up <= down ? --lo : hi++;
-    cum += exp((double)c[n - 1 - i].v - (double)max) / total;
-  }
-  return to_front(c, n - hi, n - lo);
+  return keep_mass(&(order){true, (float)((double)max + moment / total)}, c, n, max, p * total);
 }
 
 /* Those at least min_p times as likely as the likeliest that is left. */
@@ -296,9 +372,10 @@ static int truncate(const kern_ops *ops, sampler_work *w, const sample_in *in, c
   float log_min_p = has_min_p(in) ? logf(fminf(s->min_p, 1)) : -INFINITY;
   int n;
   if (top_k) n = keep_top_k(w, l, in->vocab, inv_t, max, s->top_k);
-  else if (top_p && !typical) n = nucleus(ops, w, l, in->vocab, inv_t, max, (double)s->top_p);
-  else n = gather(w, l, in->vocab, inv_t, typical ? -INFINITY : max + log_min_p);
-  if (typical) n = keep_typical(w->cand, n, max, (double)s->typical_p);
+  else if (typical) n = typical_of_all(ops, w, l, in->vocab, inv_t, max, (double)s->typical_p);
+  else if (top_p) n = nucleus(ops, w, l, in->vocab, inv_t, max, (double)s->top_p);
+  else n = gather(w, l, in->vocab, inv_t, max + log_min_p, INFINITY);
+  if (typical && top_k) n = keep_typical(w->cand, n, max, (double)s->typical_p);
   if (top_p && (typical || top_k)) n = keep_top_p(w->cand, n, max, mass(w->cand, n, max), (double)s->top_p);
   return has_min_p(in) ? keep_min_p(w->cand, n, log_min_p) : n;
 }
@@ -313,17 +390,22 @@ int32_t sample_token(const kern_ops *ops, sampler_work *w, const sample_in *in) 
   if (s->temperature <= 0) return at;
   float inv_t = 1.0f / s->temperature;
   if (!isfinite(inv_t) || !isfinite(max * inv_t)) return at;
-  if (!has_top_k(in) && !has_typical(in) && !has_top_p(in) && !has_min_p(in)) return argmax_all(in, l, inv_t, max, at);
+  ops->peaks(l, in->vocab, w->peak);
+  if (!has_top_k(in) && !has_typical(in) && !has_top_p(in) && !has_min_p(in)) return argmax_all(ops, w, in, l, inv_t, max, at);
   return argmax_cands(in, w->cand, truncate(ops, w, in, l, inv_t, max * inv_t));
 }
 
-float sample_logprobs(const kern_ops *ops, const float *logits, int vocab, int32_t token, eng_lp *top, int n_top) {
+float sample_logprobs(const kern_ops *ops, sampler_work *w, const float *logits, int vocab, int32_t token, eng_lp *top, int n_top) {
   float max;
-  int at;
+  int at, n = 0;
   ops->max_at(logits, vocab, &max, &at);
-  double lse = log(ops->sum_exp(logits, vocab, max));
-  int n = 0;
+  double lse = log(ops->sum_exp(logits, vocab, 1, max, NULL));
+  if (n_top > 0) ops->peaks(logits, vocab, w->peak);
   for (int i = 0; i < vocab && n_top > 0; i++) {
+    if (i % KERN_PEAK == 0 && n == n_top && !(w->peak[i / KERN_PEAK] > top[n - 1].logprob)) {
+      i += KERN_PEAK - 1;
+      continue;
+    }
     float v = isnan(logits[i]) ? -INFINITY : logits[i]; /* comes last */
     if (n == n_top && !(v > top[n - 1].logprob)) continue;
     int j = n < n_top ? n++ : n - 1;

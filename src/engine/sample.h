@@ -16,6 +16,7 @@ typedef struct sample_cand {
 } sample_cand;
 
 typedef struct sampler_work {
+  float *peak;       /* [vocab / KERN_PEAK] largest logit of each run */
   float *logits;     /* [vocab] changed copy */
   sample_cand *cand; /* [vocab] */
   int32_t *dry;      /* [max history] */
@@ -42,6 +43,6 @@ int32_t sample_token(const kern_ops *ops, sampler_work *w, const sample_in *in);
 
 /* Log-probabilities of the raw distribution: of `token`, and of the n_top best (best first, lowest id on ties; NaN last).
  * n_top <= vocab. */
-float sample_logprobs(const kern_ops *ops, const float *logits, int vocab, int32_t token, eng_lp *top, int n_top);
+float sample_logprobs(const kern_ops *ops, sampler_work *w, const float *logits, int vocab, int32_t token, eng_lp *top, int n_top);
 double sample_gumbel(uint64_t seed, int choice, int64_t position, int32_t token); /* for tests */
 #endif

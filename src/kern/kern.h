@@ -32,6 +32,7 @@ enum {
   KERN_PANEL = 16,       /* output rows interleaved in a packed weight matrix; one vector lane an output row */
   KERN_BLOCK = 32,       /* activation block along K */
   KERN_SPLIT = 256,      /* attention split, absolute positions */
+  KERN_PEAK = 64,        /* logits under one maximum, and words of noise drawn at a time */
   KERN_SPLIT_MAX = 2048, /* what attention's fixed scratch holds: positions of a split, */
   KERN_HEAD_MAX = 512    /* and dimensions of a head */
 };
@@ -135,7 +136,11 @@ typedef struct kern_ops {
 
   /* For the sampler and log-probabilities, over a row of n logits. */
   void (*max_at)(const float *x, int n, float *ret_max, int *ret_at); /* lowest index on ties; NaN never wins */
-  double (*sum_exp)(const float *x, int n, float max); /* sum of exp(x - max): 16 lanes in F32 per 4,096 elements, blocks summed in double */
+  void (*peaks)(const float *x, int n, float *m);                     /* m[i]: largest of x[KERN_PEAK * i ..]; NaN never wins */
+  /* Sum of exp(d), d = scale * x - max; with `ret_moment` of d * exp(d) too. 16 lanes in F32 per 4,096 elements, blocks summed in double. */
+  double (*sum_exp)(const float *x, int n, float scale, float max, double *ret_moment);
+  /* Philox4x32-10 of 16 counters (group + g, at[0..3)): word w of counter g is u[16 w + g]. Returns the largest word. */
+  uint32_t (*noise)(const uint32_t key[2], const uint32_t at[3], uint32_t group, uint32_t u[KERN_PEAK]);
 } kern_ops;
 
 /* name NULL or "auto": the best usable table. Unknown or unusable name: ERR_USAGE that lists the names. */

@@ -20,17 +20,20 @@
   void attn_part_##isa(const kern_attn *a, int h, int r0, int r1, int split_index, float *part);                                                     \
   void attn_merge_##isa(const float *part, int n_split, size_t stride, int head_dim, float *out);                                                    \
   void max_at_##isa(const float *x, int n, float *ret_max, int *ret_at);                                                                             \
-  double sum_exp_##isa(const float *x, int n, float max)
+  void peaks_##isa(const float *x, int n, float *m);                                                                                                 \
+  double sum_exp_##isa(const float *x, int n, float scale, float max, double *ret_moment);                                                           \
+  uint32_t noise_##isa(const uint32_t key[2], const uint32_t at[3], uint32_t group, uint32_t u[KERN_PEAK])
 
 /* The same as members of a kern_ops initialiser. */
 #define VEC_OPS(isa)                                                                                                                                 \
   .rmsnorm = rmsnorm_##isa, .add = add_##isa, .add_scaled = add_scaled_##isa, .silu_mul = silu_mul_##isa, .gelu_mul = gelu_mul_##isa,                \
   .rope = rope_##isa, .kv_store = kv_store_##isa, .attn = attn_##isa, .attn_part = attn_part_##isa, .attn_merge = attn_merge_##isa,                  \
-  .max_at = max_at_##isa, .sum_exp = sum_exp_##isa
+  .max_at = max_at_##isa, .peaks = peaks_##isa, .sum_exp = sum_exp_##isa, .noise = noise_##isa
 
 VEC_DECLARE(ref);
 VEC_DECLARE(avx2);
 VEC_DECLARE(avx512);
+VEC_DECLARE(neon);
 
 /* exp: x = n ln 2 + r, exp(x) = 2^n p(r). n comes out of the low bits of x log2(e) + 1.5 2^23. ln 2 in two parts, the first with trailing zeros
  * so that n times it is exact. p: 1 + r + r^2 (E2 + E3 r + .. + E6 r^4), a minimax fit of relative error on |r| <= ln(2)/2. Below EXP_LO the

@@ -543,7 +543,7 @@ static void test_logprobs(void **st) {
       for (int k = 0; k < vocab; k++) l[k] = roundf(l[k]);
     for (const kern_ops *const *t = kern_tables(); *t; t++) {
       if (!(*t)->usable()) continue;
-      double got = (double)sample_logprobs(*t, l, vocab, token, top, n);
+      double got = (double)sample_logprobs(*t, &work, l, vocab, token, top, n);
       double want = naive_logprob(l, vocab, token);
       if (fabs(got - want) > 1e-6 * (2 + fabs(want))) fail_msg("%s: log-probability %.9g, %.9g expected", (*t)->name, got, want);
       for (int k = 0; k < n; k++) {
@@ -564,7 +564,7 @@ static void test_logprobs_odd(void **st) {
   eng_lp top[9];
   for (const kern_ops *const *t = kern_tables(); *t; t++) {
     if (!(*t)->usable()) continue;
-    sample_logprobs(*t, l, 9, 1, top, 9);
+    sample_logprobs(*t, &work, l, 9, 1, top, 9);
     static const int32_t want[] = {7, 3, 1, 5}; /* numbers first, best first; each token once */
     for (int k = 0; k < 4; k++) assert_int_equal(top[k].token, want[k]);
     unsigned seen = 0;

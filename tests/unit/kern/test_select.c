@@ -14,7 +14,7 @@ static void tables_are_complete(void **s) {
     const kern_ops *o = last = *t;
     assert_true(o->name && *o->name && o->units && *o->units && o->arith > 0);
     assert_true(o->usable && o->act_quant && o->gemm && o->rmsnorm && o->add && o->silu_mul && o->gelu_mul && o->rope && o->kv_store);
-    assert_true(o->attn && o->attn_part && o->attn_merge && o->max_at && o->sum_exp);
+    assert_true(o->attn && o->attn_part && o->attn_merge && o->max_at && o->peaks && o->sum_exp && o->noise && o->add_scaled);
     for (const kern_ops *const *u = kern_tables(); u < t; u++) assert_string_not_equal((*u)->name, o->name);
   }
   assert_non_null(last);

@@ -105,10 +105,39 @@ static void check_reductions(const kern_ops *o, const kern_ops *ref) {
       ref->max_at(x, n, &m0, &at0), o->max_at(x, n, &m1, &at1);
       assert_int_equal(at0, at1);
       assert_true(same_bits(m0, m1));
-      double s0 = ref->sum_exp(x, n, m0), s1 = o->sum_exp(x, n, m1);
+      double s0 = ref->sum_exp(x, n, 1, m0, NULL), s1 = o->sum_exp(x, n, 1, m1, NULL);
       assert_true(s0 == s1 || (s0 != s0 && s1 != s1));
+      double t0, t1;
+      s0 = ref->sum_exp(x, n, 0.7f, 0.7f * m0, &t0), s1 = o->sum_exp(x, n, 0.7f, 0.7f * m1, &t1);
+      assert_true((s0 == s1 && t0 == t1) || (s0 != s0 && s1 != s1));
+      paint(), ref->peaks(x, n, want), o->peaks(x, n, got);
+      for (int i = 0; i < n; i += KERN_PEAK) { /* of each run, as max_at has it */
+        ref->max_at(x + i, n - i < KERN_PEAK ? n - i : KERN_PEAK, &m0, &at0);
+        assert_true(same_bits(want[i / KERN_PEAK], got[i / KERN_PEAK]) && want[i / KERN_PEAK] == m0);
+      }
     }
 }
+
+/* Against the one-counter function that every other draw uses, counters that wrap included. */
+static void check_noise(const kern_ops *o, const kern_ops *ref) {
+  (void)ref;
+  rng r = rng_new(31);
+  for (int round = 0; round < 200; round++) {
+    uint32_t key[2] = {(uint32_t)rng_u64(&r), (uint32_t)rng_u64(&r)}, at[3] = {(uint32_t)rng_u64(&r), (uint32_t)rng_u64(&r), (uint32_t)round};
+    uint32_t group = round == 0 ? UINT32_MAX - 5 : (uint32_t)rng_u64(&r), u[KERN_PEAK], top = 0;
+    uint32_t most = o->noise(key, at, group, u);
+    for (uint32_t g = 0; g < 16; g++) {
+      uint32_t c[4] = {group + g, at[0], at[1], at[2]}, one[4];
+      philox4x32(c, key, one);
+      for (int k = 0; k < 4; k++) {
+        assert_int_equal(u[16 * k + (int)g], one[k]);
+        top = one[k] > top ? one[k] : top;
+      }
+    }
+    assert_int_equal(most, top);
+  }
+}
+static void noise_is_philox(void **s) { (void)s, each_table(check_noise); }
 static void tables_agree_on_reductions(void **s) { (void)s, each_table(check_reductions); }
 
 static void max_at_takes_the_lowest_index(void **s) {
@@ -159,7 +188,7 @@ static void exp_is_one_function(void **s) {
     if (!(*t)->usable()) continue;
     for (int i = 0; i < 20000; i++) {
       float v = i % 2 ? random_float(&r, 95.0f) : f32_of_bits((uint32_t)rng_u64(&r));
-      double one = (*t)->sum_exp(&v, 1, 0.0f);
+      double one = (*t)->sum_exp(&v, 1, 1, 0, NULL);
       if (!same_bits((float)one, kern_expf(v - 0.0f))) fail_msg("%s exp(%a): %a, kern_expf %a", (*t)->name, (double)v, one, (double)kern_expf(v));
     }
   }
@@ -188,7 +217,14 @@ static void ref_is_right(void **s) {
   int at;
   ref->max_at(x, n, &m, &at);
   for (int i = 0; i < n; i++) sum += exp((double)x[i] - (double)m);
-  assert_true(close_to(ref->sum_exp(x, n, m), sum, sum) < 1e-6);
+  assert_true(close_to(ref->sum_exp(x, n, 1, m, NULL), sum, sum) < 1e-6);
+  double moment, exact = 0;
+  for (int i = 0; i < n; i++) exact += (0.5 * (double)x[i] - 1) * exp(0.5 * (double)x[i] - 1);
+  ref->sum_exp(x, n, 0.5f, 1.0f, &moment);
+  assert_true(fabs(moment - exact) < 1e-5 * fabs(exact));
+  x[n / 2] = -INFINITY; /* a logit that was banned has no moment */
+  ref->sum_exp(x, n, 0.5f, 1.0f, &moment);
+  assert_true(isfinite(moment));
 }
 
 /* Would these tests see a wrong order? The same sum in plain ascending order must differ from the 16-lane one. */
@@ -200,7 +236,7 @@ static void another_order_shows(void **s) {
     fill_random(&r, x, n, 3.0f);
     float plain = 0.0f;
     for (int i = 0; i < n; i++) plain += kern_expf(x[i] - 3.0f);
-    differ += (double)plain != ref_table()->sum_exp(x, n, 3.0f);
+    differ += (double)plain != ref_table()->sum_exp(x, n, 1, 3.0f, NULL);
   }
   assert_true(differ > 0);
 }
@@ -241,6 +277,7 @@ int main(void) {
       cmocka_unit_test(rope_turns_the_right_pairs),
       cmocka_unit_test(tables_agree_on_reductions),
       cmocka_unit_test(max_at_takes_the_lowest_index),
+      cmocka_unit_test(noise_is_philox),
       cmocka_unit_test(exp_is_one_function),
       cmocka_unit_test(ref_is_right),
       cmocka_unit_test(another_order_shows),
