@@ -7,6 +7,7 @@ texts lie beside the result (tests/golden/refs/text, written for this purpose, t
     python3 -m venv V && V/bin/pip install torch==2.13.0 transformers==5.24.0 accelerate==1.15.0 tokenizers==0.23.3 gguf==0.19.0 numpy
     V/bin/python tools/make_logit_refs.py make smollm2-135m SmolLM2-135M-Instruct.Q4_1.gguf
     V/bin/python tools/make_logit_refs.py make qwen2.5-coder-0.5b qwen2.5-coder-0.5b-instruct-q4_k_m.gguf
+    V/bin/python tools/make_logit_refs.py make gemma3-270m gemma-3-270m-q4_k_m.gguf       (sentencepiece too)
     V/bin/python tools/make_logit_refs.py ids NAME FOLDER        writes each window's ids as i32, for another engine
     V/bin/python tools/make_logit_refs.py compare NAME FOLDER    KL and same-top-1 of f32 logits [n][vocab] in FOLDER/0.f32, 1.f32 ...
 
@@ -17,6 +18,7 @@ is below 1e-6 (`make` prints the difference against unrounded masses).
 
 KL is KL(reference || tested) over the 32 and one bucket for everything else, natural log, averaged over all positions of all windows.
 """
+import argparse
 import gzip
 import os
 import struct
@@ -29,11 +31,16 @@ TEXTS = ["river.txt", "kitchen.txt", "code.txt"]
 TOP, STEP = 32, 2048
 
 
-def tokenizer(path):
-    """The file's vocabulary with its family's pre-tokenizer set explicitly (transformers' own reading of GGUF tokenizers splits digits wrongly)."""
+def encoder(path):
+    """str -> ids, by the file's vocabulary with its family's pre-tokenizer set explicitly (transformers' own reading of GGUF tokenizers splits digits
+    wrongly). Gemma was never trained without its first token, so it stands before each text."""
     from gguf import GGUFReader
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers
     f = GGUFReader(path).fields
+    if f["tokenizer.ggml.model"].contents() == "llama":
+        from make_tok_kinds import spm_gemma
+        spm, first = spm_gemma(argparse.Namespace(models=os.path.dirname(path))).load(), f["tokenizer.ggml.bos_token_id"].contents()
+        return lambda text: [first] + spm.plain(text)
     tokens, merges = f["tokenizer.ggml.tokens"].contents(), f["tokenizer.ggml.merges"].contents()
     tok = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=[tuple(m.split(" ", 1)) for m in merges]))
     pre = f["tokenizer.ggml.pre"].contents()
@@ -45,7 +52,7 @@ def tokenizer(path):
                                                      pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     else:
         raise SystemExit(f"no pre-tokenizer known for {pre!r}")
-    return tok
+    return lambda text: tok.encode(text).ids
 
 
 def log_softmax(x):
@@ -98,41 +105,57 @@ def load(name):
     return windows, vocab
 
 
+def best_of(logits, rows=64):
+    """Ids, log-probabilities and remaining mass of the likeliest at each position; ties go to the lowest id, as in a greedy choice. A few rows at a time: all of
+    Gemma's in double would be gigabytes."""
+    top, best, rest = [], [], []
+    for at in range(0, len(logits), rows):
+        lp = log_softmax(logits[at:at + rows])
+        near = np.sort(np.argpartition(-lp, 4 * TOP, axis=1)[:, :4 * TOP], axis=1)
+        order = np.argsort(-np.take_along_axis(lp, near, 1), axis=1, kind="stable")[:, :TOP]
+        top.append(np.take_along_axis(near, order, 1))
+        best.append(np.take_along_axis(lp, top[-1], 1))
+        rest.append(np.maximum(1 - np.exp(best[-1]).sum(1), 0))
+    return np.concatenate(top), np.concatenate(best), np.concatenate(rest)
+
+
 def make(name, path):
     import torch
     from transformers import AutoModelForCausalLM
     folder, file = os.path.split(os.path.abspath(path))
-    tok = tokenizer(path)
+    encode = encoder(os.path.abspath(path))
     model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32, attn_implementation="eager").eval()
     windows, checks, vocab = [], [], 0
     for text in TEXTS:
-        ids = np.array(tok.encode(open(os.path.join(HERE, "text", text), encoding="utf-8").read()).ids, np.int64)
+        ids = np.array(encode(open(os.path.join(HERE, "text", text), encoding="utf-8").read()), np.int64)
         with torch.no_grad():
-            lp = log_softmax(model(torch.from_numpy(ids)[None]).logits[0].numpy())
-        vocab = lp.shape[1]
-        # Ties go to the lowest id, as in a greedy choice.
-        top = np.argsort(-lp, axis=1, kind="stable")[:, :TOP]
-        best = np.take_along_axis(lp, top, 1)
-        rest = np.maximum(1 - np.exp(best).sum(1), 0)
+            logits = model(torch.from_numpy(ids)[None]).logits[0].numpy()
+        vocab = logits.shape[1]
+        top, best, rest = best_of(logits)
         windows.append((ids, top, best, rest))
-        checks.append((best, rest, lp))
-        print(f"{text}: {len(ids)} tokens, perplexity {np.exp(-lp[np.arange(len(ids) - 1), ids[1:]].mean()):.2f}")
+        said = np.concatenate([log_softmax(logits[i:i + 64])[np.arange(len(ids[i + 1:i + 65])), ids[i + 1:i + 65]] for i in range(0, len(ids) - 1, 64)])
+        checks.append((best, rest, logits[:200].copy()))
+        print(f"{text}: {len(ids)} tokens, perplexity {np.exp(-said.mean()):.2f}")
     save(name, windows, vocab)
     rng = np.random.default_rng(0)
-    for (ids, top, p, rest), (best, exact_rest, lp) in zip(load(name)[0], checks):
+    for (ids, top, p, rest), (best, exact_rest, logits) in zip(load(name)[0], checks):
+        n, lp = len(logits), log_softmax(logits)
         other = log_softmax(lp + 0.07 * rng.standard_normal(lp.shape))   # a stand-in for another engine, about 0.002 away
-        print(f"stored against unrounded masses: KL {kl(p, rest, top, other).mean():.7f} and {kl(np.exp(best), exact_rest, top, other).mean():.7f}, "
-              f"to itself {kl(p, rest, top, lp).mean():.2e}")
+        print(f"stored against unrounded masses: KL {kl(p[:n], rest[:n], top[:n], other).mean():.7f} and "
+              f"{kl(np.exp(best[:n]), exact_rest[:n], top[:n], other).mean():.7f}, to itself {kl(p[:n], rest[:n], top[:n], lp).mean():.2e}")
 
 
 def compare(name, folder):
     windows, vocab = load(name)
     kls, same = [], []
     for i, (_, top, p, rest) in enumerate(windows):
-        lq = log_softmax(np.fromfile(os.path.join(folder, f"{i}.f32"), "<f4").reshape(-1, vocab))
-        kls.append(kl(p, rest, top, lq))
-        same.append(lq.argmax(1) == top[:, 0])
-        print(f"{TEXTS[i]}: n {len(top)}, mean KL {kls[-1].mean():.6f}, same top-1 {100 * same[-1].mean():.2f} %")
+        logits = np.memmap(os.path.join(folder, f"{i}.f32"), "<f4", "r").reshape(-1, vocab)
+        for at in range(0, len(logits), 64):
+            part, lq = slice(at, at + 64), log_softmax(logits[at:at + 64])
+            kls.append(kl(p[part], rest[part], top[part], lq))
+            same.append(lq.argmax(1) == top[part, 0])
+        mine = slice(-len(logits) // 64, None)
+        print(f"{TEXTS[i]}: n {len(top)}, mean KL {np.concatenate(kls[mine]).mean():.6f}, same top-1 {100 * np.concatenate(same[mine]).mean():.2f} %")
     k, s = np.concatenate(kls), np.concatenate(same)
     print(f"all: n {len(k)}, mean KL {k.mean():.6f} (standard error {k.std() / np.sqrt(len(k)):.6f}), max {k.max():.4f}, same top-1 {100 * s.mean():.2f} %")
 

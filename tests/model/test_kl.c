@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { TOP = 32, PIECE = 256 /* rows of logits held at a time: all of Qwen's would be 550 MB */, WINDOWS_MAX = 16, TOKENS_MAX = 8192 };
+enum { TOP = 32, PIECE = 256 /* rows of logits held at a time: all of Gemma's would be 1.1 GB */, WINDOWS_MAX = 16, TOKENS_MAX = 8192 };
 
 typedef struct subject {
   const char *name, *file;
@@ -22,6 +22,7 @@ typedef struct subject {
 static const subject subjects[] = {
     {"smollm2-135m", "SmolLM2-135M-Instruct.Q4_1.gguf", 0.002208, 0.003, 0.965},
     {"qwen2.5-coder-0.5b", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", 0.000693, 0.001, 0.98},
+    {"gemma3-270m", "gemma-3-270m-q4_k_m.gguf", 0.004047, 0.0045, 0.96},
 };
 
 typedef struct window {
