@@ -1,4 +1,5 @@
 """What the Python tests share: the three lines of the protocol (tests/README.md), running the binary, a server that is ended for sure."""
+import itertools
 import os
 import re
 import subprocess
@@ -10,6 +11,7 @@ WEIR = os.environ.get("WEIR") or os.path.abspath(os.path.join(os.path.dirname(__
 SRC = os.environ.get("WEIR_SRC") or os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 DEFAULT_MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _failed = 0
+_server_number = itertools.count()
 
 
 def ok(name):
@@ -79,7 +81,7 @@ class Server:
     """`weir ARGS` in the background until the `with` ends. url: the first http:// address it prints on stdout."""
 
     def __init__(self, *args, wait=30, **env):
-        self.log = open(os.path.join(os.environ.get("TMPDIR", "/tmp"), f"server-{os.getpid()}.log"), "w+")
+        self.log = open(os.path.join(os.environ.get("TMPDIR", "/tmp"), f"server-{os.getpid()}-{next(_server_number)}.log"), "w+")
         self.p = subprocess.Popen([WEIR, *map(str, args)], stdout=subprocess.PIPE, stderr=self.log, stdin=subprocess.DEVNULL, env=dict(os.environ, **env))
         os.set_blocking(self.p.stdout.fileno(), False)
         self.url = self._find_url(time.monotonic() + wait)
