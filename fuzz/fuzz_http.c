@@ -1,6 +1,6 @@
-/* The HTTP/1.1 parser, as a connection uses it: requests one behind the other in a buffer that grows at its end. Holds: in any pieces the same requests
- * come out and the same refusal; offsets lie inside the buffer; a refusal has a status of http.h's list and a sentence.
- * The last byte of the input chooses the bound on bodies, those before it the pieces. */
+/* The HTTP/1.1 parser, as a connection uses it: requests one behind the other in a buffer that grows at its end. Holds: in any pieces the same
+ * requests come out and the same refusal; offsets lie inside the buffer; a refusal has a status of http.h's list and a sentence. The last byte of the
+ * input chooses the bound on bodies, those before it the pieces. */
 #include "base/buf.h"
 #include "fuzz.h"
 #include "net/http_parse.h"

@@ -1,7 +1,7 @@
-/* A whole connection of the server over a socket pair: bytes in pieces, the loop in between, answers whole, streamed and late, a client that shuts down or
- * leaves. Holds: in any pieces the handler sees the same requests and the client the same answers (interim ones and the date apart), whole and well formed;
- * a handler whose client left is told; after the connection has ended the server counts no bytes and no connections.
- * The last byte of the input chooses how the client ends, those before it the pieces. */
+/* A whole connection of the server over a socket pair: bytes in pieces, the loop in between, answers whole, streamed and late, a client that shuts
+ * down or leaves. Holds: in any pieces the handler sees the same requests and the client the same answers (interim ones and the date apart), whole
+ * and well formed; a handler whose client left is told; after the connection has ended the server counts no bytes and no connections. The last byte
+ * of the input chooses how the client ends, those before it the pieces. */
 #include "base/buf.h"
 #include "base/log.h"
 #include "fuzz.h"
@@ -153,7 +153,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n) {
   log = fx.log;
   converse(in, &steer, ending, &b);
   if (ending != END_EARLY) {
-    FUZZ_CHECK(str_eq(buf_view(&log), buf_view(&fx.log)), "in pieces the handler saw other requests: %.*s | %.*s", (int)log.n, log.p, (int)fx.log.n, fx.log.p);
+    FUZZ_CHECK(str_eq(buf_view(&log), buf_view(&fx.log)), "in pieces the handler saw other requests: %.*s | %.*s", (int)log.n, log.p, (int)fx.log.n,
+        fx.log.p);
     FUZZ_CHECK(str_eq(buf_view(&a), buf_view(&b)), "in pieces the client got other answers:\n%.*s\n---\n%.*s", (int)a.n, a.p, (int)b.n, b.p);
   }
   FUZZ_CHECK(a.n == 0 || (a.n >= 5 && memcmp(a.p, "HTTP/", 5) == 0) || a.p[0] == 'H', "the answer begins with something else");

@@ -1,6 +1,6 @@
-/* A request's JSON in every dialect, and the answer to it. The first byte of the input names the dialect, the second how the answer goes; the rest is the body.
- * Holds: two parses agree; what was accepted is within request.h's bounds; a refusal is a document of the dialect; an accepted request gets an answer that
- * is JSON, or a stream whose every `data:` is JSON (or [DONE]), whatever text the model writes. */
+/* A request's JSON in every dialect, and the answer to it. The first byte of the input names the dialect, the second how the answer goes; the rest is
+ * the body. Holds: two parses agree; what was accepted is within request.h's bounds; a refusal is a document of the dialect; an accepted request gets
+ * an answer that is JSON, or a stream whose every `data:` is JSON (or [DONE]), whatever text the model writes. */
 #include "api/dialect.h"
 #include "base/clock.h"
 #include "fuzz.h"
@@ -10,7 +10,8 @@
 static const struct {
   char letter;
   const api_dialect *d;
-} dialects[] = {{'c', &api_openai_chat}, {'p', &api_openai_completions}, {'r', &api_openai_responses}, {'a', &api_anthropic_messages}, {'n', &api_anthropic_count}};
+} dialects[] = {{'c', &api_openai_chat}, {'p', &api_openai_completions}, {'r', &api_openai_responses}, {'a', &api_anthropic_messages},
+    {'n', &api_anthropic_count}};
 enum { N_DIALECTS = sizeof dialects / sizeof *dialects };
 
 static const api_dialect *dialect_of(uint8_t letter) {
@@ -32,7 +33,8 @@ typedef struct catch {
   sse reader;
   bool opened, closed, whole;
   int data;
-} catch;
+}
+catch;
 
 static bool on_data(str event, str data, void *ctx) {
   catch *c = ctx;
@@ -72,7 +74,8 @@ static void out_close(void *ctx) {
 
 /* ---- an answer ---- */
 
-#define LIT(s) {s, sizeof(s) - 1} /* STR is no constant */
+#define LIT(s)                                                                                                                                       \
+  { s, sizeof(s) - 1 } /* STR is no constant */
 
 static void text_event(api_answer *a, const api_request *r, int choice, str text) {
   static const api_top top[] = {{5, LIT("\xff"), -0.5f}, {6, LIT("b\n"), -1e30f}};
@@ -83,8 +86,8 @@ static void text_event(api_answer *a, const api_request *r, int choice, str text
 }
 
 static void tool_events(api_answer *a, int choice) {
-  static const api_tool pieces[] = {{0, LIT("call_1"), LIT("f\"n"), LIT("")}, {0, LIT(""), LIT(""), LIT("{\"a\": \"")}, {0, LIT(""), LIT(""), LIT("\\u00e4\n")},
-      {1, LIT("call_2"), LIT("g"), LIT("not json \x01")}};
+  static const api_tool pieces[] = {{0, LIT("call_1"), LIT("f\"n"), LIT("")}, {0, LIT(""), LIT(""), LIT("{\"a\": \"")},
+      {0, LIT(""), LIT(""), LIT("\\u00e4\n")}, {1, LIT("call_2"), LIT("g"), LIT("not json \x01")}};
   for (size_t i = 0; i < sizeof pieces / sizeof *pieces && !a->done; i++)
     answer_event(a, &(api_event){.kind = API_TOOL, .choice = choice, .tool = pieces[i]});
 }
@@ -161,7 +164,8 @@ static void check_bounds(const api_request *r) {
   FUZZ_CHECK(!r->messages != !r->prompts, "a request of both or neither");
   FUZZ_CHECK(r->n_prompts >= 1 && r->n_prompts <= API_MAX_PROMPTS, "%d prompts", r->n_prompts);
   FUZZ_CHECK(r->n >= 1 && r->n <= API_MAX_CHOICES && r->best_of >= r->n && r->best_of <= API_MAX_CHOICES, "n %d, best_of %d", r->n, r->best_of);
-  FUZZ_CHECK(r->n_stop >= 0 && r->n_stop <= API_MAX_STOPS && r->n_bias >= 0 && r->n_bias <= API_MAX_BIAS, "%d stops, %d biases", r->n_stop, r->n_bias);
+  FUZZ_CHECK(
+      r->n_stop >= 0 && r->n_stop <= API_MAX_STOPS && r->n_bias >= 0 && r->n_bias <= API_MAX_BIAS, "%d stops, %d biases", r->n_stop, r->n_bias);
   for (int i = 0; i < r->n_stop; i++) FUZZ_CHECK(r->stop[i].n >= 1 && r->stop[i].n <= API_MAX_STOP && utf8_valid(r->stop[i]), "stop string %d", i);
   for (int i = 0; i < r->n_prompts && r->prompts; i++) fuzz_touch(r->prompts[i].text.p, r->prompts[i].ids ? 0 : r->prompts[i].text.n);
   FUZZ_CHECK(r->logprobs >= -1 && r->logprobs <= API_MAX_LOGPROBS, "%d log-probabilities", r->logprobs);

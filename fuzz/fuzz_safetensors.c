@@ -1,5 +1,5 @@
-/* A folder of safetensors as its two files that decide everything: config.json, a NUL, the shard. Holds: two openings agree; what is handed out can be read;
- * names are found again; what the description reads is within its bounds; every refusal is a sentence. */
+/* A folder of safetensors as its two files that decide everything: config.json, a NUL, the shard. Holds: two openings agree; what is handed out can
+ * be read; names are found again; what the description reads is within its bounds; every refusal is a sentence. */
 #include "fuzz.h"
 #include "model/arch.h"
 #include "model/safetensors.h"
@@ -13,7 +13,8 @@ static void walk(const mfile *g) {
   }
   for (uint64_t i = 0; i < g->n_tensors; i++) {
     const mf_tensor *t = &g->tensors[i];
-    FUZZ_CHECK(t->n_dims >= 1 && t->n_dims <= 4 && t->type && t->name.n <= MF_NAME, "tensor %llu has %d dimensions", (unsigned long long)i, t->n_dims);
+    FUZZ_CHECK(
+        t->n_dims >= 1 && t->n_dims <= 4 && t->type && t->name.n <= MF_NAME, "tensor %llu has %d dimensions", (unsigned long long)i, t->n_dims);
     fuzz_touch(t->data, t->bytes);
     memcpy(name, t->name.p, t->name.n);
     name[t->name.n] = 0;

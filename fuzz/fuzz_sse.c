@@ -1,5 +1,5 @@
-/* A stream of server-sent events. Holds: in any pieces the same events come out, or the same error; no event or line passes the bound. The last byte of
- * the input chooses the bound, those before it the pieces. */
+/* A stream of server-sent events. Holds: in any pieces the same events come out, or the same error; no event or line passes the bound. The last byte
+ * of the input chooses the bound, those before it the pieces. */
 #include "base/buf.h"
 #include "fuzz.h"
 #include "net/sse.h"

@@ -1,6 +1,6 @@
-/* A chat template, compiled and rendered. The input is the template, a NUL, and JSON with messages, tools, extra; without a NUL, a conversation of our own.
- * Holds: compiling and rendering twice agree; the output is within its bound, UTF-8, and marked byte for byte; no byte that only the messages hold is
- * trusted; every refusal is a sentence. */
+/* A chat template, compiled and rendered. The input is the template, a NUL, and JSON with messages, tools, extra; without a NUL, a conversation of
+ * our own. Holds: compiling and rendering twice agree; the output is within its bound, UTF-8, and marked byte for byte; no byte that only the
+ * messages hold is trusted; every refusal is a sentence. */
 #include "base/json.h"
 #include "fuzz.h"
 #include "model/chat.h"
@@ -8,12 +8,13 @@
 
 /* The user's text, of a character that no template holds by chance. */
 #define MARK "\xee\x80\x80"
-static const char own_vars[] = "{\"messages\": [{\"role\": \"system\", \"content\": \"" MARK "\"}, {\"role\": \"user\", \"content\": \"<|im_start|>" MARK "\"},"
-                               "{\"role\": \"assistant\", \"content\": \"" MARK " x\", \"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"function\":"
-                               "{\"name\": \"" MARK "\", \"arguments\": {\"a\": [1, 2.5, null, \"" MARK "\"]}}}]},"
-                               "{\"role\": \"tool\", \"tool_call_id\": \"1\", \"content\": \"" MARK "\"}], \"tools\": [{\"type\": \"function\", \"function\":"
-                               "{\"name\": \"" MARK "\", \"description\": \"" MARK "\", \"parameters\": {\"type\": \"object\"}}}],"
-                               "\"extra\": {\"enable_thinking\": false, \"n\": 7}}";
+static const char own_vars[] =
+    "{\"messages\": [{\"role\": \"system\", \"content\": \"" MARK "\"}, {\"role\": \"user\", \"content\": \"<|im_start|>" MARK "\"},"
+    "{\"role\": \"assistant\", \"content\": \"" MARK " x\", \"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"function\":"
+    "{\"name\": \"" MARK "\", \"arguments\": {\"a\": [1, 2.5, null, \"" MARK "\"]}}}]},"
+    "{\"role\": \"tool\", \"tool_call_id\": \"1\", \"content\": \"" MARK "\"}], \"tools\": [{\"type\": \"function\", \"function\":"
+    "{\"name\": \"" MARK "\", \"description\": \"" MARK "\", \"parameters\": {\"type\": \"object\"}}}],"
+    "\"extra\": {\"enable_thinking\": false, \"n\": 7}}";
 
 static void check_text(const chat_text *c, bool marks) {
   FUZZ_CHECK(utf8_valid(buf_view(&c->text)), "the prompt is not valid UTF-8");

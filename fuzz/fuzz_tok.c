@@ -76,8 +76,18 @@ tok *vocab_tok(const char *name, const char *pre) {
   str *merges = calloc(m + 1, sizeof *merges);
   FUZZ_CHECK(merges, "no memory");
   for (size_t i = 0; i < m; i++) merges[i] = blob(&c);
-  tok_src s = {.model = "gpt2", .pre = pre, .tokens = tokens, .n_tokens = (int)n, .types = types, .merges = merges, .n_merges = (int)m,
-      .bos = -1, .eos = -1, .eot = -1, .unk = -1, .pad = -1};
+  tok_src s = {.model = "gpt2",
+      .pre = pre,
+      .tokens = tokens,
+      .n_tokens = (int)n,
+      .types = types,
+      .merges = merges,
+      .n_merges = (int)m,
+      .bos = -1,
+      .eos = -1,
+      .eot = -1,
+      .unk = -1,
+      .pad = -1};
   FUZZ_CHECK(tok_new(&s, &t, &e), "%s", e.msg);
   free(tokens);
   free(types);
@@ -106,7 +116,8 @@ static void back_to_text(const tok *t, const tok_ids *ids) {
 }
 
 int32_t tok_unknown(const tok *t) {
-  static const char *const rare[] = {"\xf4\x8f\xbf\xbd", "\xf0\x9f\xab\xa0", "\xf0\xaa\x9b\x96", "\xe1\x9a\xa0"}; /* some normalizers take the first away */
+  static const char *const rare[] = {
+      "\xf4\x8f\xbf\xbd", "\xf0\x9f\xab\xa0", "\xf0\xaa\x9b\x96", "\xe1\x9a\xa0"}; /* some normalizers take the first away */
   int32_t id = -1;
   for (size_t i = 0; i < sizeof rare / sizeof *rare && id < 0; i++) {
     tok_ids a = {0};
@@ -124,7 +135,8 @@ static void use_once(const tok *t, str text, bool trusted) {
   err e = {0}, f = {0};
   uint8_t *trust = calloc(text.n + 1, 1);
   FUZZ_CHECK(trust, "no memory");
-  bool ok = tok_encode(t, text, trusted ? NULL : trust, true, trusted, &a, &e), ok2 = tok_encode(t, text, trusted ? NULL : trust, true, trusted, &b, &f);
+  bool ok = tok_encode(t, text, trusted ? NULL : trust, true, trusted, &a, &e),
+       ok2 = tok_encode(t, text, trusted ? NULL : trust, true, trusted, &b, &f);
   fuzz_same_end(ok, &e, ok2, &f);
   if (!ok) fuzz_refused(&e);
   FUZZ_CHECK(a.n == b.n && (!a.n || memcmp(a.v, b.v, sizeof *a.v * (size_t)a.n) == 0), "two encodings differ");
@@ -146,6 +158,7 @@ void use_tok(const tok *t, str text) {
   }
   int n = 0;
   const int32_t *ends = tok_ends(t, &n);
-  for (int i = 0; i < n; i++) FUZZ_CHECK(ends[i] >= 0 && ends[i] < tok_count(t) && tok_is_end(t, ends[i]), "end token %d of %d", ends[i], tok_count(t));
+  for (int i = 0; i < n; i++)
+    FUZZ_CHECK(ends[i] >= 0 && ends[i] < tok_count(t) && tok_is_end(t, ends[i]), "end token %d of %d", ends[i], tok_count(t));
   tok_find(t, text);
 }

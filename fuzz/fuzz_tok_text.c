@@ -1,7 +1,6 @@
-/* Text to token ids and back, with masks of trust, for each kind of tokenizer (kinds[] below). The last byte of the input chooses kind and options, the
- * sixteen before it the trust of sixteen parts; the rest is the text.
- * Holds: two encodings agree; ids are in the vocabulary; their bytes joined are the text again; no control token comes from untrusted bytes; what the
- * stream gives is valid UTF-8, and the text itself where that was valid. */
+/* Text to token ids and back, with masks of trust, for each kind of tokenizer (kinds[] below). The last byte of the input chooses kind and options,
+ * the sixteen before it the trust of sixteen parts; the rest is the text. Holds: two encodings agree; ids are in the vocabulary; their bytes joined
+ * are the text again; no control token comes from untrusted bytes; what the stream gives is valid UTF-8, and the text itself where that was valid. */
 #include "base/buf.h"
 #include "fuzz.h"
 #include "fuzz_tok.h"
@@ -63,7 +62,8 @@ static void check_ids(const tok *t, str text, const tok_ids *ids, bool exact, bo
   if (exact) FUZZ_CHECK(str_eq(text, buf_view(&bytes)), "%zu bytes became %zu", text.n, bytes.n);
   if (exact && utf8_valid(text)) FUZZ_CHECK(str_eq(text, buf_view(&shown)), "the stream gives another text");
   int32_t unk = any_trust ? -1 : tok_unknown(t);
-  for (int i = 0; !any_trust && i < ids->n; i++) FUZZ_CHECK(ids->v[i] == unk || tok_type(t, ids->v[i]) != TOK_CONTROL, "a control token, %d, out of untrusted text", ids->v[i]);
+  for (int i = 0; !any_trust && i < ids->n; i++)
+    FUZZ_CHECK(ids->v[i] == unk || tok_type(t, ids->v[i]) != TOK_CONTROL, "a control token, %d, out of untrusted text", ids->v[i]);
   buf_fini(&bytes);
   buf_fini(&shown);
 }

@@ -1,5 +1,5 @@
-/* tokenizer.json, a NUL, tokenizer_config.json, a NUL, text. Holds: two readings agree; a tokenizer that was accepted encodes any text and turns ids back
- * (fuzz_tok.h says what holds there); every refusal is a sentence. */
+/* tokenizer.json, a NUL, tokenizer_config.json, a NUL, text. Holds: two readings agree; a tokenizer that was accepted encodes any text and turns ids
+ * back (fuzz_tok.h says what holds there); every refusal is a sentence. */
 #include "base/json.h"
 #include "fuzz.h"
 #include "fuzz_tok.h"

@@ -1,6 +1,6 @@
-/* What a model writes, searched for tool calls. The last byte of the input chooses the form and whether functions are named, those before it the pieces.
- * Holds: in any pieces the same text and the same calls come out; a call has a name before arguments and calls are numbered from 0 in order; without a call
- * the text comes out unchanged; valid UTF-8 in gives valid UTF-8 out. */
+/* What a model writes, searched for tool calls. The last byte of the input chooses the form and whether functions are named, those before it the
+ * pieces. Holds: in any pieces the same text and the same calls come out; a call has a name before arguments and calls are numbered from 0 in order;
+ * without a call the text comes out unchanged; valid UTF-8 in gives valid UTF-8 out. */
 #include "base/buf.h"
 #include "fuzz.h"
 #include "model/toolcall.h"

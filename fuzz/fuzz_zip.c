@@ -1,5 +1,5 @@
-/* A zip archive: looked up by name and read. The input lies in a memory file, for the reader wants a path. Holds: two readings give the same bytes or the
- * same refusal; a member is exactly as long as it says. */
+/* A zip archive: looked up by name and read. The input lies in a memory file, for the reader wants a path. Holds: two readings give the same bytes or
+ * the same refusal; a member is exactly as long as it says. */
 #include "base/buf.h"
 #include "base/hash.h"
 #include "fetch/zip.h"

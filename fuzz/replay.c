@@ -1,5 +1,5 @@
-/* Runs a target over stored inputs, without libFuzzer: `replay_NAME corpus/NAME.pack.gz findings/NAME`. This is how the normal tests, under any compiler
- * and any sanitizer, keep what fuzzing has found. A pack is a gzip of records: four bytes of length (little-endian), then the input. */
+/* Runs a target over stored inputs, without libFuzzer: `replay_NAME corpus/NAME.pack.gz findings/NAME`. This is how the normal tests, under any
+ * compiler and any sanitizer, keep what fuzzing has found. A pack is a gzip of records: four bytes of length (little-endian), then the input. */
 #include "fuzz.h"
 #include <dirent.h>
 #include <signal.h>

@@ -11,8 +11,9 @@ enum { COST_VALUE = 48, COST_STRING = 64, COST_PAIR = 32, COST_CONTAINER = 208 }
 
 /* ---- when memory runs out ----
  * jansson 2.14 is careful with its values but not with its lexer's text: an append that finds no memory is lost without a word, so a string comes out
- * shorter, or, when its closing quote was lost, is read past its end. Hence: while a text is parsed, one block is kept in reserve that any growth of that
- * text fits; the first allocation that fails gets it, and from then on no further byte is fed, so the parse ends before anything else is saved. */
+ * shorter, or, when its closing quote was lost, is read past its end. Hence: while a text is parsed, one block is kept in reserve that any growth of
+ * that text fits; the first allocation that fails gets it, and from then on no further byte is fed, so the parse ends before anything else is saved.
+ */
 typedef struct spare {
   char *p;
   size_t n;

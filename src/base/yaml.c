@@ -154,7 +154,8 @@ static bool mapping(reader *r, int depth, json_t **ret) {
     if (ok && !end) {
       ok = next(r, &v);
       if (ok) {
-        ok = node(r, &v, depth, &val) && (json_object_set_new(o, key, val) == 0 || (utf8_valid(str_c(key)) ? starved(r) : refuse(r, v.start_mark, "the key is not valid UTF-8")));
+        ok = node(r, &v, depth, &val) &&
+             (json_object_set_new(o, key, val) == 0 || (utf8_valid(str_c(key)) ? starved(r) : refuse(r, v.start_mark, "the key is not valid UTF-8")));
         yaml_event_delete(&v);
       }
     }

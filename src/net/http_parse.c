@@ -69,8 +69,8 @@ static str trim_ows(str s) {
   return s;
 }
 
-/* Finds the line that begins at pos: true with its bytes (without CRLF) and pos moved behind it. False: it is not whole yet, or bad. One that ends badly
- * behind `limit` is as good as not whole: its length is what is wrong with it, which the caller sees, however the bytes came. */
+/* Finds the line that begins at pos: true with its bytes (without CRLF) and pos moved behind it. False: it is not whole yet, or bad. One that ends
+ * badly behind `limit` is as good as not whole: its length is what is wrong with it, which the caller sees, however the bytes came. */
 static bool next_line(http_parse *h, const char *p, size_t n, size_t limit, str *ret) {
   const char *nl = memchr(p + h->scan, '\n', n - h->scan);
   h->scan = n;

@@ -1,5 +1,5 @@
-/* Every allocation in turn fails while a model is opened, a request parsed, a template compiled and rendered, text encoded: each time a refusal that says
- * so or the right result, and nothing left behind. The controls plant the three faults that this is to find. */
+/* Every allocation in turn fails while a model is opened, a request parsed, a template compiled and rendered, text encoded: each time a refusal that
+ * says so or the right result, and nothing left behind. The controls plant the three faults that this is to find. */
 #include "torture.h"
 #include "api/dialect.h"
 #include "base/yaml.h"
@@ -77,11 +77,12 @@ static void test_engine(void **st) {
 
 /* ---- template ---- */
 
-static const char template[] = "{%- macro show(m, n=2) -%}<|{{ m.role }}|>{{ m['content']|trim }}{{ ' ' * n }}{%- endmacro -%}"
-                               "{% set ns = namespace(last='') %}{% for m in messages if m.role != 'x' %}{{ show(m) }}{% set ns.last = m.content %}"
-                               "{% if not loop.last %}, {% else %}.{% endif %}{% endfor %}{{ ns.last|upper|replace('B', 'bb') }} {{ messages|length }}"
-                               "{{ tools|tojson }}{{ messages|map(attribute='role')|join('+') }}{{ {'a': [1, 2.5, none]}|tojson(indent=2) }}"
-                               "{{ '%s-%d' % ('x', 3) }}{{ 'a b'.split(' ')[::-1] }}{{ [3, 1, 2]|sort }}";
+static const char template[] =
+    "{%- macro show(m, n=2) -%}<|{{ m.role }}|>{{ m['content']|trim }}{{ ' ' * n }}{%- endmacro -%}"
+    "{% set ns = namespace(last='') %}{% for m in messages if m.role != 'x' %}{{ show(m) }}{% set ns.last = m.content %}"
+    "{% if not loop.last %}, {% else %}.{% endif %}{% endfor %}{{ ns.last|upper|replace('B', 'bb') }} {{ messages|length }}"
+    "{{ tools|tojson }}{{ messages|map(attribute='role')|join('+') }}{{ {'a': [1, 2.5, none]}|tojson(indent=2) }}"
+    "{{ '%s-%d' % ('x', 3) }}{{ 'a b'.split(' ')[::-1] }}{{ [3, 1, 2]|sort }}";
 static const char vars_text[] = "{\"messages\": [{\"role\": \"user\", \"content\": \" ab \"}, {\"role\": \"assistant\", \"content\": \"\\u00e4\"}],"
                                 "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]}";
 
@@ -95,7 +96,8 @@ static bool render(void *ctx, err *e) {
   chat_tmpl *t = NULL;
   chat_text out = {0};
   if (!chat_compile((str){template, sizeof template - 1}, &t, e)) return false;
-  chat_vars v = {.messages = json_object_get(r->doc, "messages"), .tools = json_object_get(r->doc, "tools"), .bos = "<s>", .add_generation_prompt = true};
+  chat_vars v = {
+      .messages = json_object_get(r->doc, "messages"), .tools = json_object_get(r->doc, "tools"), .bos = "<s>", .add_generation_prompt = true};
   bool ok = chat_render(t, &v, &out, e);
   if (ok) {
     str s = buf_view(&out.text);
@@ -135,8 +137,9 @@ static bool encode(void *ctx, err *e) {
   tok_ids ids = {0};
   buf out;
   tok_stream s;
-  bool ok = tok_encode(x->m->tok, STR("Hello there, \xc3\xa9\xff 12345 <|im_end|> and a word that is longer than most of them: incomprehensibilities"), NULL, true,
-      true, &ids, e);
+  bool ok =
+      tok_encode(x->m->tok, STR("Hello there, \xc3\xa9\xff 12345 <|im_end|> and a word that is longer than most of them: incomprehensibilities"),
+          NULL, true, true, &ids, e);
   if (ok) {
     if (!x->want) x->want = ids.n;
     assert_int_equal(ids.n, x->want);
@@ -214,15 +217,19 @@ static void test_request(void **st) {
   can();
   static const ask asks[] = {
       {&api_openai_chat,
-          "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": \"text\","
+          "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, "
+          "{\"type\": \"text\","
           "\"text\": \"b\"}]}], \"stop\": [\"q\"], \"logit_bias\": {\"5\": 1}, \"logprobs\": true, \"top_logprobs\": 1, \"user\": \"u\"}"},
-      {&api_openai_chat, "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"stream\": true, \"stream_options\": {\"include_usage\": true}}"},
-      {&api_openai_responses, "{\"input\": [{\"role\": \"user\", \"content\": [{\"type\": \"input_text\", \"text\": \"x\"}]}], \"instructions\": \"be brief\"}"},
+      {&api_openai_chat,
+          "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"stream\": true, \"stream_options\": {\"include_usage\": true}}"},
+      {&api_openai_responses,
+          "{\"input\": [{\"role\": \"user\", \"content\": [{\"type\": \"input_text\", \"text\": \"x\"}]}], \"instructions\": \"be brief\"}"},
       {&api_openai_responses, "{\"input\": \"hello\", \"stream\": true}"},
-      {&api_anthropic_messages,
-          "{\"max_tokens\": 9, \"system\": \"s\", \"messages\": [{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"assistant\", \"content\": [{\"type\":"
-          "\"tool_use\", \"id\": \"t\", \"name\": \"f\", \"input\": {}}]}, {\"role\": \"user\", \"content\": [{\"type\": \"tool_result\", \"tool_use_id\": \"t\","
-          "\"content\": \"7\"}]}], \"tools\": [{\"name\": \"f\", \"input_schema\": {\"type\": \"object\"}}]}"},
+      {&api_anthropic_messages, "{\"max_tokens\": 9, \"system\": \"s\", \"messages\": [{\"role\": \"user\", \"content\": \"x\"}, {\"role\": "
+                                "\"assistant\", \"content\": [{\"type\":"
+                                "\"tool_use\", \"id\": \"t\", \"name\": \"f\", \"input\": {}}]}, {\"role\": \"user\", \"content\": [{\"type\": "
+                                "\"tool_result\", \"tool_use_id\": \"t\","
+                                "\"content\": \"7\"}]}], \"tools\": [{\"name\": \"f\", \"input_schema\": {\"type\": \"object\"}}]}"},
       {&api_anthropic_messages, "{\"max_tokens\": 9, \"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"stream\": true}"},
       {&api_openai_completions, "{\"prompt\": \"a\", \"logprobs\": 1, \"stop\": [\"x\", \"y\"]}"},
       {&api_openai_completions, "{\"prompt\": [1, 2], \"stream\": true}"},
@@ -327,7 +334,7 @@ static void test_controls(void **st) {
 
 int main(void) {
   json_setup();
-  const struct CMUnitTest t[] = {cmocka_unit_test(test_documents), cmocka_unit_test(test_model), cmocka_unit_test(test_engine), cmocka_unit_test(test_template), cmocka_unit_test(test_encode),
-      cmocka_unit_test(test_request), cmocka_unit_test(test_controls)};
+  const struct CMUnitTest t[] = {cmocka_unit_test(test_documents), cmocka_unit_test(test_model), cmocka_unit_test(test_engine),
+      cmocka_unit_test(test_template), cmocka_unit_test(test_encode), cmocka_unit_test(test_request), cmocka_unit_test(test_controls)};
   return cmocka_run_group_tests(t, NULL, NULL);
 }

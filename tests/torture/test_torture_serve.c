@@ -1,6 +1,6 @@
-/* A running server whose allocations fail in turn, whoever makes them: loop, worker, engine. One client asks over a socket and takes no memory itself. Each time
- * the answer is right, or a refusal with a status and a sentence, or the connection ends before its answer is whole; never a whole answer that is wrong,
- * never silence; and once memory is back, the next request is answered as ever. */
+/* A running server whose allocations fail in turn, whoever makes them: loop, worker, engine. One client asks over a socket and takes no memory
+ * itself. Each time the answer is right, or a refusal with a status and a sentence, or the connection ends before its answer is whole; never a whole
+ * answer that is wrong, never silence; and once memory is back, the next request is answered as ever. */
 #include "torture.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -17,7 +17,8 @@
 #include <unistd.h>
 
 #define MODEL TEST_SRC "/tests/golden/tiny/tiny-llama-q.gguf"
-static const char template[] = "{% for t in tools or [] %}{{ t|tojson }}{% endfor %}{% if tools %}<tool_call>{% endif %}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+static const char template[] = "{% for t in tools or [] %}{{ t|tojson }}{% endfor %}{% if tools %}<tool_call>{% endif %}{% for m in messages %}<{{ "
+                               "m.role }}>{{ m.content }}{% endfor %}";
 enum { REPLY_MAX = 1 << 16, WAIT_MS = 20000 };
 
 static struct {
@@ -45,8 +46,7 @@ static int setup(void **st) {
   eng_opts o = {.threads = 2, .max_seqs = 4, .no_prefix_cache = true};
   server_opts s = {.port = 0, .keep_alive_ns = INT64_C(3600000000000)};
   g.loop = loop_new();
-  if (!server_new(g.loop, &s, &g.server, &e) || !model_open(MODEL, weights_type_ok, &g.model, &e) ||
-      !engine_open(g.model, &o, &g.engine, &e))
+  if (!server_new(g.loop, &s, &g.server, &e) || !model_open(MODEL, weights_type_ok, &g.model, &e) || !engine_open(g.model, &o, &g.engine, &e))
     fail_msg("%s", e.msg);
   chat_free(g.model->chat); /* the tiny model's own knows no tools */
   g.model->chat_source = (str){template, sizeof template - 1};
@@ -97,7 +97,8 @@ static int hear(int fd, char reply[REPLY_MAX]) {
 
 static int say(const char *path, const char *body, char reply[REPLY_MAX]) {
   char head[256];
-  int fd = dial(), n = snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n", path, strlen(body));
+  int fd = dial(),
+      n = snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n", path, strlen(body));
   /* The server may close before it has read all: then send fails, and what it answered still counts. */
   if (send(fd, head, (size_t)n, MSG_NOSIGNAL) == n && send(fd, body, strlen(body), MSG_NOSIGNAL) < 0) n = 0;
   n = hear(fd, reply);
@@ -157,7 +158,8 @@ static void note(const ask *a, int n, const char *reply, long at, tally *t) {
 
 static void expect_right(ask *a, char *reply, long at) {
   int n = say(a->path, a->body, reply);
-  if (judge(a, n, reply) != RIGHT) fail_msg("%s: with all the memory it wants (after %ld), the server answers: %s", a->name, at, n > 0 ? reply : "nothing");
+  if (judge(a, n, reply) != RIGHT)
+    fail_msg("%s: with all the memory it wants (after %ld), the server answers: %s", a->name, at, n > 0 ? reply : "nothing");
 }
 
 static long torture_server(ask *a, enum torture_mode m, long step) {
@@ -224,11 +226,15 @@ static void test_judge(void **st) {
 static ask asks[] = {
     {"completion", "/v1/completions", "{\"prompt\": \"Hello there\", \"logprobs\": 1, \"n\": 2, " SAMPLING "}", "\"text\":\"", NULL, ""},
     {"chat with tools", "/v1/chat/completions",
-        "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"Hi\"}]}], \"tools\": [{\"type\": \"function\", \"function\":"
+        "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"Hi\"}]}], \"tools\": [{\"type\": \"function\", "
+        "\"function\":"
         "{\"name\": \"f\", \"parameters\": {\"type\": \"object\"}}}], \"stop\": [\"never said\"], \"logit_bias\": {\"5\": 1}, " SAMPLING "}",
         "\"content\":\"", NULL, ""},
-    {"responses, streamed", "/v1/responses", "{\"input\": \"Hello\", \"store\": false, \"stream\": true, \"max_output_tokens\": 12, \"temperature\": 0}", "\"delta\":\"", "event: response.incomplete", ""},
-    {"messages", "/v1/messages", "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"max_tokens\": 12, \"temperature\": 0}", "\"text\":\"", NULL, ""},
+    {"responses, streamed", "/v1/responses",
+        "{\"input\": \"Hello\", \"store\": false, \"stream\": true, \"max_output_tokens\": 12, \"temperature\": 0}", "\"delta\":\"",
+        "event: response.incomplete", ""},
+    {"messages", "/v1/messages", "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"max_tokens\": 12, \"temperature\": 0}",
+        "\"text\":\"", NULL, ""},
     {"completion, streamed", "/v1/completions", "{\"prompt\": \"Hello there\", \"stream\": true, " SAMPLING "}", "\"text\":\"", "data: [DONE]", ""},
 };
 

@@ -135,9 +135,11 @@ static bool one(const char *name, torture_fn fn, void *ctx, long n, enum torture
   }
   bool hit = had > n;
   const char *how = m == TORTURE_ONE ? "failed" : "and all after it failed";
-  if (torture_live() != base) fail_msg("%s: allocation %ld %s (asked for at %p): %ld blocks are left behind", name, n, how, place, torture_live() - base);
+  if (torture_live() != base)
+    fail_msg("%s: allocation %ld %s (asked for at %p): %ld blocks are left behind", name, n, how, place, torture_live() - base);
   if (!ok && !hit) fail_msg("%s: no allocation failed, and it says %s", name, e.msg);
-  if (!ok && e.code != ERR_NOMEM) fail_msg("%s: allocation %ld %s (at %p), and it says (%s) %s", name, n, how, place, err_lookup(e.code)->name, e.msg);
+  if (!ok && e.code != ERR_NOMEM)
+    fail_msg("%s: allocation %ld %s (at %p), and it says (%s) %s", name, n, how, place, err_lookup(e.code)->name, e.msg);
   if (!ok && !*e.msg) fail_msg("%s: allocation %ld %s, and it says nothing", name, n, how);
   s->injected += hit;
   s->refused += !ok;

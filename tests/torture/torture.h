@@ -1,8 +1,8 @@
 /* torture.h - makes the n-th allocation of this process fail, for every n, and looks at what comes of it.
  * Not a leak checker with a place for each block: it counts blocks, and a count that does not come back names the n to look at.
- * Ownership: malloc and its kin, mmap and munmap are replaced in the whole program (torture.c), so the libraries' allocations are counted and fail too.
- * Threads: all are counted, but for one that has called torture_exempt.
- * Failure: torture_all fails the cmocka test it runs in. Under a sanitizer, which replaces malloc itself, TORTURE_CAN is 0 and tests skip. */
+ * Ownership: malloc and its kin, mmap and munmap are replaced in the whole program (torture.c), so the libraries' allocations are counted and fail
+ * too. Threads: all are counted, but for one that has called torture_exempt. Failure: torture_all fails the cmocka test it runs in. Under a
+ * sanitizer, which replaces malloc itself, TORTURE_CAN is 0 and tests skip. */
 #ifndef TEST_TORTURE_H
 #define TEST_TORTURE_H
 #include <setjmp.h>
@@ -29,8 +29,8 @@ long torture_disarm(void);                       /* allocations since then */
 long torture_live(void);                         /* blocks and maps that are taken and not given back */
 void torture_exempt(bool on);                    /* this thread's are neither counted nor failed (but are live) */
 
-/* What is tortured. True: it did what it should, and the result is right (it looks itself, and fails the test if not). False: it refused, and *e says why.
- * Everything that it took is given back either way. */
+/* What is tortured. True: it did what it should, and the result is right (it looks itself, and fails the test if not). False: it refused, and *e says
+ * why. Everything that it took is given back either way. */
 typedef bool (*torture_fn)(void *ctx, err *e);
 
 typedef struct torture_sum {
