@@ -116,7 +116,7 @@ static bool grow(hf *h, void **p, int *cap, int n, size_t size) {
 
 static bool vocab_entry(tok_json *j, str key, void *ctx) {
   hf *h = ctx;
-  int64_t id;
+  int64_t id = -1;
   if (!json_int(j, &id) || !grow(h, (void **)&h->list, &h->cap, h->n_list, sizeof *h->list)) return false;
   h->list[h->n_list++] = (named){key, 0, (int32_t)id};
   return true;
@@ -378,6 +378,8 @@ bool tok_from_hf(str tokenizer_json, str tokenizer_config, const int32_t *ends, 
   h.t = tok_begin(e);
   bool ok = h.t && read_all(&h, tokenizer_json, tokenizer_config, ends, n_ends, bos, doc, ret);
   for (int i = 0; i < 6; i++) json_decref(doc[i]);
+  if (!ok && e && (!e->param[0] || str_starts(str_c(e->param), STR("tokenizer.ggml."))) && e->code != ERR_NOMEM)
+    snprintf(e->param, sizeof e->param, "tokenizer.json");
   tok_free(h.t);
   arena_fini(&h.tmp);
   free(h.list);

@@ -32,7 +32,7 @@ static const kind kinds[] = {
     {"hf-smol", true, NULL, NULL, "refact", {{"\"use_regex\":true", "\"use_regex\":false"}}},
     {"hf-dbrx", true, NULL, NULL, "dbrx", {{"{1,3}", "{1,2}"}, {FIRST_MERGE, ""}}},
     {"hf-tekken", true, NULL, NULL, "tekken", {{"\"ignore_merges\":true", "\"ignore_merges\":false"}, {"\\\\p{Ll}", ""}}},
-    {"hf-gpt4o", true, NULL, NULL, "gpt-4o", {{"'s|'t|'re|", ""}, {"{1,3}", "{1,2}"}, {"\\\\p{Lu}", ""}}},
+    {"hf-gpt4o", true, NULL, NULL, "gpt-4o", {{"'s|'t|'re|", ""}, {"{1,3}", "{1,2}"}, {"\\\\p{Ll}", ""}}},
     {"hf-xlmr", false, NULL, "</s>", NULL, {{"\"always\"", "\"never\""}, {"\"type\":\"Precompiled\"", "\"type\":\"NFC\""}}},
     {"hf-albert", false, NULL, "</s>", NULL,
         {{"\"prepend_scheme\":\"first\"", "\"prepend_scheme\":\"always\""}, {"{\"type\":\"StripAccents\"},", ""}}},
@@ -99,13 +99,13 @@ static void compare_row(const kind *k, str json) {
   const char *key;
   size_t i;
   assert_true(json_parse(json, &doc, &e));
-  json_t *model = json_object_get(doc, "model"), *vocab = json_object_get(model, "vocab"), *merges = json_object_get(model, "merges");
+  json_t *model = json_object_get(doc, "model"), *words = json_object_get(model, "vocab"), *merges = json_object_get(model, "merges");
   json_t *added = json_object_get(doc, "added_tokens");
   vocab_arrays v = {0};
-  int n = (int)json_object_size(vocab);
+  int n = (int)json_object_size(words);
   json_array_foreach(added, i, x) n = json_integer_value(json_object_get(x, "id")) >= n ? (int)json_integer_value(json_object_get(x, "id")) + 1 : n;
   arrays_alloc(&v, n, json_array_size(merges));
-  json_object_foreach(vocab, key, x) v.tokens[json_integer_value(x)] = str_c(key);
+  json_object_foreach(words, key, x) v.tokens[json_integer_value(x)] = str_c(key);
   bool eats = false;
   json_array_foreach(added, i, x) {
     json_int_t id = json_integer_value(json_object_get(x, "id"));
