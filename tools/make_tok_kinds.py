@@ -4,8 +4,9 @@
     python3 tools/make_tok_kinds.py --models FOLDER [--out tests/golden/tok] [KIND ...]
     python3 tools/make_tok_kinds.py ... --show N KIND      what the reference makes of string N
 
-Needs sentencepiece 0.2.3, tokenizers 0.23 and, for gemma, gguf 0.19 and the model file. The same versions give the same bytes. All strings come from the
-generators of make_tok_golden.py; all kinds share them.
+Needs sentencepiece 0.2.3, tokenizers 0.23 and, for gemma, gguf 0.19 and the model file. All strings come from the generators of make_tok_golden.py; all
+kinds share them. The same versions give the same strings and the same SentencePiece kinds; the tokenizers library's trainers break ties as their threads
+happen to, so each hf-* run makes another vocabulary, written together with its hashes.
 
 kinds.text.gz, after gunzip (varint as in make_tok_golden.py):
     "WTXT1\\n"  varint count, then per string: varint bytes, UTF-8
