@@ -77,6 +77,12 @@ def model(file=DEFAULT_MODEL):
     return path
 
 
+def not_under(kind, why):
+    """Skips where script/sanitize runs this sanitizer ("address,undefined", "thread") and what is measured would be the sanitizer's."""
+    if os.environ.get("WEIR_SANITIZED") == kind:
+        raise Skip(f"under the {kind} sanitizer {why}")
+
+
 class Server:
     """`weir ARGS` in the background until the `with` ends. url: the first http:// address it prints on stdout."""
 
