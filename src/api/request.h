@@ -95,8 +95,8 @@ typedef struct api_request {
   int64_t accepted; /* clock_now() when the whole request had been read; the server's */
   int64_t now;      /* wall clock, Unix seconds: what a template's strftime_now sees; the server's */
   str user;
-  bool store;   /* the answer is kept to be gone on from */
-  str previous; /* id of the answer this one goes on from; empty: none */
+  bool store;         /* the answer is kept to be gone on from */
+  str previous;       /* id of the answer this one goes on from; empty: none */
   char ignored[1024]; /* names of fields that were accepted and have no effect, comma separated */
 } api_request;
 
