@@ -8,7 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FEW_ROWS = 4, ATT_ROWS = 32, SPLIT_FROM = 2 * KERN_SPLIT };
+enum {
+  FEW_ROWS = 4,
+  ATT_ROWS = 32,
+  SPLIT_FROM = 2 * KERN_SPLIT,
+  EMBED_ROWS = 256 /* embedding rows read before their pages are given back: a fault maps 64 KB, so a long prompt would map all of a big vocabulary */
+};
 
 struct forward {
   const model *m;
@@ -40,6 +45,7 @@ struct forward {
   float *cs[ARCH_TURNS]; /* [ctx][n_rot/2][cos, sin], filled up to cs_n */
   double *speed;         /* [n_turns][n_rot/2] angle of a pair per position */
   int ctx, cs_n;
+  int embedded; /* rows since the embedding's pages were last given back */
   uint8_t *mem;
   size_t bytes;
 };
@@ -458,6 +464,10 @@ void forward_step(forward *f, const fwd_seg *segs, int n_seg, const int *out_row
     rope_fill(f, segs[s].pos0 + segs[s].n);
   }
   pool_run(f->pool, step_run, f);
+  f->embedded += f->n_rows;
+  if (f->embedded < EMBED_ROWS) return;
+  f->embedded = 0;
+  mf_drop_pages(f->m->file, f->w->embed->data, f->w->embed->bytes);
 }
 
 static void head_run(void *arg, int tid, int nt) {
