@@ -74,7 +74,7 @@ static bool decode(job *j) {
   tok_stream s;
   buf text;
   buf_init(&text, ANSWER_MAX);
-  tok_stream_init(&s, true);
+  tok_stream_init_whole(&s, true);
   for (size_t i = 0; i < json_array_size(list); i++) tok_stream_push(j->model->tok, &s, (int32_t)json_integer_value(json_array_get(list, i)), &text);
   tok_stream_end(&s, &text);
   buf_puts(&j->out, "{\"prompt\":\"");
