@@ -1,6 +1,6 @@
-/* What drawing one token costs, on the logits of a real model and on flat ones, for each kind of setting; beside a decode step of the same model in the same
- * run, of which sampling should be a small part. bench_sample MODEL.gguf [-t THREADS] [-r REPETITIONS] [--ids N,N,...]: logits are those after the
- * given ids (a text that the model knows how to go on gives peaked ones). */
+/* What drawing one token costs, on the logits of a real model and on flat ones, for each kind of setting; beside a decode step of the same model in
+ * the same run, of which sampling should be a small part. bench_sample MODEL.gguf [-t THREADS] [-r REPETITIONS] [--ids N,N,...]: logits are those
+ * after the given ids (a text that the model knows how to go on gives peaked ones). */
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/sample.h"
@@ -80,8 +80,14 @@ static double step_time(engine *en, const int32_t *ids, int n) {
     waiter w;
     err e;
     eng_ticket *t;
-    eng_req q = {.tokens = ids, .n_tokens = n, .max_tokens = STEPS + 1, .top_logprobs = -1, .prompt_logprobs = -1, .ignore_eos = true,
-        .on_event = on_event, .ctx = &w};
+    eng_req q = {.tokens = ids,
+        .n_tokens = n,
+        .max_tokens = STEPS + 1,
+        .top_logprobs = -1,
+        .prompt_logprobs = -1,
+        .ignore_eos = true,
+        .on_event = on_event,
+        .ctx = &w};
     eng_sampling_default(&q.s, NULL);
     q.s.temperature = 0;
     sem_init(&w.sem, 0, 0);
@@ -127,7 +133,8 @@ int main(int argc, char **argv) {
     return 1;
   }
   int vocab = m->arch.vocab;
-  float *all = malloc((size_t)n * (size_t)vocab * sizeof *all), *real = all + (size_t)(n - 1) * (size_t)vocab, *flat = malloc((size_t)vocab * sizeof *flat);
+  float *all = malloc((size_t)n * (size_t)vocab * sizeof *all), *real = all + (size_t)(n - 1) * (size_t)vocab,
+        *flat = malloc((size_t)vocab * sizeof *flat);
   sampler_work w;
   for (int i = 0; i < n; i++) ids[i] %= vocab;
   if (!all || !flat || !sampler_work_init(&w, vocab, IDS_MAX) || !engine_logits(en, ids, n, 0, all, &e)) return 1;

@@ -194,7 +194,7 @@ static void gemm_tiled(const lane *t, int n, const kern_mat *const *mats, float 
 
 /* What attention or feed-forward adds to a row, on its way there. */
 typedef struct addend {
-  const float *y;          /* [n, dim], shared; NULL: nothing */
+  const float *y;           /* [n, dim], shared; NULL: nothing */
   const float *bias, *norm; /* or NULL */
 } addend;
 
@@ -271,7 +271,8 @@ static void place_row(const lane *t, int layer, int r, int h0, int h1) {
   const arch *a = f->a;
   const layer_weights *lw = &f->w->layers[layer];
   const fwd_seg *s = &f->segs[f->row_seg[r]];
-  int hd = a->head_dim, g = a->n_head / a->n_kv, pos = s->pos0 + (r - f->seg_row[f->row_seg[r]]), page = f->kv->kern.page, turn = a->layer[layer].turn;
+  int hd = a->head_dim, g = a->n_head / a->n_kv, pos = s->pos0 + (r - f->seg_row[f->row_seg[r]]), page = f->kv->kern.page,
+      turn = a->layer[layer].turn;
   float *q = f->qkv + (size_t)r * (size_t)f->ld_qkv, *k = q + a->n_head * hd, *v = k + a->n_kv * hd;
   const float *cs = turn == ARCH_UNTURNED ? NULL : f->cs[turn] + (size_t)pos * (size_t)a->n_rot;
   bool by_head = a->qk_norm == QK_HEAD;

@@ -121,8 +121,8 @@ double sample_gumbel(uint64_t seed, int choice, int64_t position, int32_t token)
 /* Largest noise there is: u = 1 - 2^-33. A token that is further than this behind the best so far cannot win. */
 #define GUMBEL_MAX 22.874
 
-/* -log(u) >= 1 - u, so g <= -log(1 - u) < (leading ones of x + 1) * ln 2, and a little more for rounding: one count of leading zeros bounds the noise before
- * a logarithm is taken. */
+/* -log(u) >= 1 - u, so g <= -log(1 - u) < (leading ones of x + 1) * ln 2, and a little more for rounding: one count of leading zeros bounds the noise
+ * before a logarithm is taken. */
 static double gumbel_bound(uint32_t x) { return ((~x ? __builtin_clz(~x) : 32) + 2) * 0.6931472; }
 
 typedef struct winner {
@@ -136,8 +136,8 @@ static void contest(winner *w, int32_t id, double v, uint32_t x) {
   if (sc > w->score || (sc == w->score && id < w->id)) *w = (winner){id, sc};
 }
 
-/* argmax over v/T + noise, whole vocabulary. The likeliest token has a score at once; what cannot reach the best score so far is left out a run at a time, by
- * the run's largest logit alone, then with the largest of its noise. That changes no result. */
+/* argmax over v/T + noise, whole vocabulary. The likeliest token has a score at once; what cannot reach the best score so far is left out a run at a
+ * time, by the run's largest logit alone, then with the largest of its noise. That changes no result. */
 static int32_t argmax_all(const kern_ops *ops, const sampler_work *w, const sample_in *in, const float *l, float inv_t, float max, int at) {
   noise_key k = noise_of(in);
   winner best = {at, (double)(max * inv_t) + gumbel(noise_word(&k, at))};
@@ -238,8 +238,8 @@ static int keep_top_k(sampler_work *w, const float *l, int vocab, float inv_t, f
   return to_front(w->cand, n - k, n);
 }
 
-/* Which of two candidates is taken first: the likelier (nucleus sampling), or the one whose surprise is nearer to the entropy, which is the value `level`
- * (typical sampling). Of two equally near the likelier comes first; of equal ones below the level the lowest id, above it the highest. */
+/* Which of two candidates is taken first: the likelier (nucleus sampling), or the one whose surprise is nearer to the entropy, which is the value
+ * `level` (typical sampling). Of two equally near the likelier comes first; of equal ones below the level the lowest id, above it the highest. */
 typedef struct order {
   bool typical;
   float level;
@@ -258,16 +258,20 @@ static void swap_cands(sample_cand *c, int i, int j) {
   c[j] = x;
 }
 
-/* Moves a pivot to its place in c[lo..hi) and returns the place; those before it are before it. The pivot is the middle of three from places that no one can
- * choose, so that no order of logits makes this slow. */
+/* Moves a pivot to its place in c[lo..hi) and returns the place; those before it are before it. The pivot is the middle of three from places that no
+ * one can choose, so that no order of logits makes this slow. */
 static int part(const order *o, sample_cand *c, int lo, int hi, uint32_t *state) {
   int p[3];
   for (int i = 0; i < 3; i++) {
     *state = *state * 1664525u + 1013904223u;
     p[i] = lo + (int)((uint64_t)*state * (uint32_t)(hi - lo) >> 32);
   }
-  int mid = before(o, c[p[0]], c[p[1]]) ? (before(o, c[p[1]], c[p[2]]) ? p[1] : before(o, c[p[0]], c[p[2]]) ? p[2] : p[0])
-                                        : (before(o, c[p[0]], c[p[2]]) ? p[0] : before(o, c[p[1]], c[p[2]]) ? p[2] : p[1]);
+  int mid = before(o, c[p[0]], c[p[1]]) ? (before(o, c[p[1]], c[p[2]])      ? p[1]
+                                              : before(o, c[p[0]], c[p[2]]) ? p[2]
+                                                                            : p[0])
+                                        : (before(o, c[p[0]], c[p[2]])      ? p[0]
+                                              : before(o, c[p[1]], c[p[2]]) ? p[2]
+                                                                            : p[1]);
   swap_cands(c, lo, mid);
   int at = lo;
   for (int i = lo + 1; i < hi; i++)
@@ -276,8 +280,8 @@ static int part(const order *o, sample_cand *c, int lo, int hi, uint32_t *state)
   return at;
 }
 
-/* The fewest of the first whose mass reaches `wanted` (Holtzman et al. 2020), to the front; how many. Parted by mass as quickselect parts by count: sorting
- * all would cost more than the step when the distribution is flat. */
+/* The fewest of the first whose mass reaches `wanted` (Holtzman et al. 2020), to the front; how many. Parted by mass as quickselect parts by count:
+ * sorting all would cost more than the step when the distribution is flat. */
 static int keep_mass(const order *o, sample_cand *c, int n, float max, double wanted) {
   int lo = 0, hi = n;
   double cum = 0;
@@ -325,8 +329,8 @@ static int nucleus(const kern_ops *ops, sampler_work *w, const float *l, int voc
   return keep_top_p(w->cand, n, max, total, p);
 }
 
-/* Locally typical sampling (Meister et al. 2022): those whose surprise is nearest to the entropy, until their mass reaches p. With mean = sum q (v - max),
- * the value whose surprise is the entropy is max + mean. */
+/* Locally typical sampling (Meister et al. 2022): those whose surprise is nearest to the entropy, until their mass reaches p. With mean = sum q (v -
+ * max), the value whose surprise is the entropy is max + mean. */
 static int typical_of_all(const kern_ops *ops, sampler_work *w, const float *l, int vocab, float inv_t, float max, double p) {
   double mean, total = whole_mass(ops, l, vocab, inv_t, max, &mean);
   order o = {true, (float)((double)max + mean)};

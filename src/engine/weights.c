@@ -81,7 +81,8 @@ typedef struct place {
   arch_role role;
   size_t off;
 } place;
-#define AT(role, field) {role, offsetof(layer_weights, field)}
+#define AT(role, field)                                                                                                                              \
+  { role, offsetof(layer_weights, field) }
 
 static bool bind_vecs(binder *b, weights *w) {
   static const place vecs[] = {AT(R_ATTN_NORM, attn_norm), AT(R_POST_ATTN_NORM, post_attn), AT(R_FFN_NORM, ffn_norm), AT(R_POST_FFN_NORM, post_ffn),

@@ -22,12 +22,12 @@ typedef struct layer_weights {
 } layer_weights;
 
 typedef struct weights {
-  layer_weights *layers;                                 /* [n_layer] */
-  const float *out_norm;                                 /* [dim], with the scale of the logits in it */
-  const float *rope_factors, *rope_long, *rope_short;    /* [n_rot/2] */
-  kern_mat head;                                         /* [vocab, dim] */
-  const mf_tensor *embed;                                /* rows dequantised on use */
-  size_t embed_row;                                      /* bytes of one row in the file */
+  layer_weights *layers;                              /* [n_layer] */
+  const float *out_norm;                              /* [dim], with the scale of the logits in it */
+  const float *rope_factors, *rope_long, *rope_short; /* [n_rot/2] */
+  kern_mat head;                                      /* [vocab, dim] */
+  const mf_tensor *embed;                             /* rows dequantised on use */
+  size_t embed_row;                                   /* bytes of one row in the file */
   uint8_t *mem;
   size_t bytes; /* packed matrices */
   float *vecs;  /* norms, biases, factors */

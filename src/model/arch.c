@@ -1,5 +1,5 @@
-/* A family is one row of `families`, a tensor one row of `roles`. Reading goes: family, which tensors there are, numbers (arch_num.c), shapes. Whatever the
- * one forward pass cannot honour is refused by name, so that a model either runs right or not at all. */
+/* A family is one row of `families`, a tensor one row of `roles`. Reading goes: family, which tensors there are, numbers (arch_num.c), shapes.
+ * Whatever the one forward pass cannot honour is refused by name, so that a model either runs right or not at all. */
 #include "model/arch_impl.h"
 #include <stdio.h>
 #include <string.h>
@@ -20,8 +20,17 @@ static const family families[] = {
     {.name = "qwen2", .needs = PRE_NORMS | QKV_BIASES, .rope = ROPE_NEOX, .rope_base = 1e4, .slide_period = SLIDE_UNSAID},
     {.name = "qwen3", .needs = PRE_NORMS | QK_NORMS, .may = BIASES, .rope = ROPE_NEOX, .rope_base = 1e4, .slide_period = SLIDE_UNSAID},
     /* Of the released sizes only the 27B, told by its 62 layers, scales scores by something else than its heads' width. */
-    {.name = "gemma3", .needs = PRE_NORMS | POST_NORMS | QK_NORMS, .rope = ROPE_NEOX, .act = ACT_GELU, .norm_less_one = true, .embed_by_width = true,
-        .local_turn = true, .slide_period = 6, .width_scale_at = 62, .rope_base = 1e6, .local_base = 1e4},
+    {.name = "gemma3",
+        .needs = PRE_NORMS | POST_NORMS | QK_NORMS,
+        .rope = ROPE_NEOX,
+        .act = ACT_GELU,
+        .norm_less_one = true,
+        .embed_by_width = true,
+        .local_turn = true,
+        .slide_period = 6,
+        .width_scale_at = 62,
+        .rope_base = 1e6,
+        .local_base = 1e4},
     {.name = "phi3", .needs = PRE_NORMS, .rope = ROPE_NEOX, .fused = true, .rope_base = 1e4},
     {.name = "granite", .needs = PRE_NORMS, .may = BIASES, .rope = ROPE_PAIRS, .finetuned_turns = true, .rope_base = 1e4},
     /* OLMo 3 is told as olmo2 with windows. */
@@ -71,9 +80,7 @@ static const role_row roles[R_COUNT] = {
 
 static bool global(arch_role role) { return role < R_ATTN_NORM; }
 static bool has(const arch *a, arch_role role) { return a->has & ARCH_HAS(role); }
-bool arch_is_norm(arch_role role) {
-  return (PRE_NORMS | POST_NORMS | QK_NORMS | ARCH_HAS(R_OUT_NORM)) & ARCH_HAS(role);
-}
+bool arch_is_norm(arch_role role) { return (PRE_NORMS | POST_NORMS | QK_NORMS | ARCH_HAS(R_OUT_NORM)) & ARCH_HAS(role); }
 
 static int64_t size_value(const arch *a, size_of s) {
   int64_t q = (int64_t)a->n_head * a->head_dim, kv = (int64_t)a->n_kv * a->head_dim;

@@ -51,8 +51,8 @@ typedef enum arch_role {
 
 enum { ARCH_LAYERS = 1024, ARCH_TURNS = 2, ARCH_UNTURNED = -1 };
 
-/* One way for positions to turn. Pair i of n_rot/2 turns by position * base^(-2i/n_rot) * scale; with YaRN the scale is blended in: none for pairs up to
- * yarn_lo, whole from yarn_hi on. */
+/* One way for positions to turn. Pair i of n_rot/2 turns by position * base^(-2i/n_rot) * scale; with YaRN the scale is blended in: none for pairs up
+ * to yarn_lo, whole from yarn_hi on. */
 typedef struct arch_turn {
   double base, scale; /* scale 1: none, 1/4: "linear, factor 4" */
   bool yarn, factors; /* factors: the model's R_ROPE_* apply */

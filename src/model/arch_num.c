@@ -1,18 +1,11 @@
-/* The numbers of a description, key by key. A key that would change the answer and has no place is in `refused`; absence means the family's default. */
+/* The numbers of a description, key by key. Absence means the family's default; keys that would change the answer and have no place are
+ * in `refused`. */
 #include "model/arch_impl.h"
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
-enum {
-  DIM_MAX = 1 << 16,
-  HEADS_MAX = 1024,
-  HEAD_DIM_MAX = 1024,
-  FFN_MAX = 1 << 19,
-  VOCAB_MAX = 1 << 22,
-  CTX_MAX = 1 << 24,
-  Q_DIM_MAX = 1 << 20
-};
+enum { DIM_MAX = 1 << 16, HEADS_MAX = 1024, HEAD_DIM_MAX = 1024, FFN_MAX = 1 << 19, VOCAB_MAX = 1 << 22, CTX_MAX = 1 << 24, Q_DIM_MAX = 1 << 20 };
 
 /* What reading a family's keys needs: "{family}.{key}" is spelled out in `key`, which errors then name. */
 typedef struct reader {
@@ -79,12 +72,12 @@ static bool check_refused(reader *r) {
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     double v = refused[i].neutral;
     if (!mf_f64(r->g, spell(r, refused[i].key), &v, r->e)) return false;
-    if (v != refused[i].neutral && v >= 0)
-      return err_param(r->e, ERR_UNSUPPORTED, r->key, "metadata key %s is %g: %s", r->key, v, refused[i].what);
+    if (v != refused[i].neutral && v >= 0) return err_param(r->e, ERR_UNSUPPORTED, r->key, "metadata key %s is %g: %s", r->key, v, refused[i].what);
   }
   bool flag = false;
   if (!mf_bool(r->g, spell(r, "use_parallel_residual"), &flag, r->e)) return false;
-  if (flag) return err_param(r->e, ERR_UNSUPPORTED, r->key, "metadata key %s is true: attention and feed-forward are not run side by side here", r->key);
+  if (flag)
+    return err_param(r->e, ERR_UNSUPPORTED, r->key, "metadata key %s is true: attention and feed-forward are not run side by side here", r->key);
   flag = true;
   if (!mf_bool(r->g, spell(r, "attention.causal"), &flag, r->e)) return false;
   return flag || err_param(r->e, ERR_UNSUPPORTED, r->key, "metadata key %s is false: attention looks back only here", r->key);
@@ -143,8 +136,8 @@ static bool read_yarn(reader *r, arch *a, arch_turn *t) {
   double whole = factor > 1 ? 1 + 0.1 * log(factor) : 1;
   if (!read_float(r, "rope.scaling.yarn_attn_factor", 1e-3, 1e3, whole, &magnitude)) return false;
   if (fabs(magnitude - whole) > 1e-4 * whole)
-    return err_param(r->e, ERR_UNSUPPORTED, r->key, "metadata key %s is %g; of YaRN only the plain form is supported, which has %g here", r->key, magnitude,
-        whole);
+    return err_param(r->e, ERR_UNSUPPORTED, r->key, "metadata key %s is %g; of YaRN only the plain form is supported, which has %g here", r->key,
+        magnitude, whole);
   t->yarn = true;
   t->scale = 1 / factor;
   t->magnitude *= whole;
@@ -169,8 +162,9 @@ static bool read_scaling(reader *r, arch *a, arch_turn *t) {
   }
   if (str_is(kind, "none")) return true;
   if (!str_is(kind, "linear"))
-    return err_param(r->e, ERR_UNSUPPORTED, r->key, "metadata key %s is \"%.*s\"; supported are none, linear, yarn and longrope (Llama 3's factors come as a tensor)",
-        r->key, (int)(kind.n < 32 ? kind.n : 32), kind.p);
+    return err_param(r->e, ERR_UNSUPPORTED, r->key,
+        "metadata key %s is \"%.*s\"; supported are none, linear, yarn and longrope (Llama 3's factors come as a tensor)", r->key,
+        (int)(kind.n < 32 ? kind.n : 32), kind.p);
   if (!read_float(r, "rope.scaling.factor", 1e-3, 1e6, factor, &factor)) return false;
   t->scale = 1.0 / factor;
   return true;
@@ -209,7 +203,8 @@ static bool slides(reader *r, const arch *a, int window, bool ret[ARCH_LAYERS]) 
   const mf_val *v = mf_get(r->g, k);
   bool list = v && v->kind == MF_ARR;
   if (list && v->count != (uint64_t)a->n_layer)
-    return err_param(r->e, ERR_INPUT, k, "metadata key %s has %llu entries, expected one for each of %d layers", k, (unsigned long long)v->count, a->n_layer);
+    return err_param(
+        r->e, ERR_INPUT, k, "metadata key %s has %llu entries, expected one for each of %d layers", k, (unsigned long long)v->count, a->n_layer);
   if (v && !list && !read_int(r, "attention.sliding_window_pattern", 0, ARCH_LAYERS, 0, &period)) return false;
   if (!v && period == SLIDE_UNSAID && window >= a->ctx) return true; /* sees everything there can be */
   if (!v && period == SLIDE_UNSAID)
@@ -239,8 +234,8 @@ static bool read_vocab(const mfile *g, arch *a, err *e) {
   const mf_tensor *t = mf_find(g, name);
   if (!t) return err_param(e, ERR_INPUT, name, "tensor %s is missing: the file does not hold a whole model", name);
   if (t->n_dims != 2 || t->ne[1] > VOCAB_MAX)
-    return err_param(e, ERR_INPUT, name, "tensor %s has %d dimensions and %lld rows, expected 2 and at most %d", name, t->n_dims, (long long)t->ne[1],
-        VOCAB_MAX);
+    return err_param(
+        e, ERR_INPUT, name, "tensor %s has %d dimensions and %lld rows, expected 2 and at most %d", name, t->n_dims, (long long)t->ne[1], VOCAB_MAX);
   a->vocab = (int)t->ne[1];
   const mf_val *v = mf_get(g, "tokenizer.ggml.tokens");
   if (v && v->kind == MF_ARR && v->count != (uint64_t)a->vocab)

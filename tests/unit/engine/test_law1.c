@@ -7,8 +7,8 @@
 
 enum { N = 300 }; /* crosses the attention split at 256 */
 
-/* F32 weights (a K-order fault can be planted), quantised weights; then of the families that go other ways: windows and a RoPE of their own over one K/V
- * head, the same with windows longer than a split, QK-norm by head, QK-norm of whole rows with norms behind. */
+/* F32 weights (a K-order fault can be planted), quantised weights; then of the families that go other ways: windows and a RoPE of their own over one
+ * K/V head, the same with windows longer than a split, QK-norm by head, QK-norm of whole rows with norms behind. */
 static model *fmodel, *qmodel, *windowed, *wide, *by_head, *by_row;
 
 static float *logits_of(engine *en, const int32_t *ids, int n, int chunk) {

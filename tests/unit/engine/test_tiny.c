@@ -1,7 +1,7 @@
-/* The forward pass against an independent framework: tiny models of every family, logits of transformers in F32 (tools/make_tiny_models.py), positions on
- * both sides of the attention split and of windows' ends. Unrounded activations and KV must agree within 1e-4 everywhere; the product's own settings
- * within 1e-3 to 3e-3 where the weights are not quantized, for there only K and V are rounded. Then the same comparison with one thing of the description
- * bent, which must fail each time. */
+/* The forward pass against an independent framework: tiny models of every family, logits of transformers in F32 (tools/make_tiny_models.py),
+ * positions on both sides of the attention split and of windows' ends. Unrounded activations and KV must agree within 1e-4 everywhere; the product's
+ * own settings within 1e-3 to 3e-3 where the weights are not quantized, for there only K and V are rounded. Then the same comparison with one thing
+ * of the description bent, which must fail each time. */
 #include "eng_golden.h"
 
 static const float tolerance = 1e-4f;

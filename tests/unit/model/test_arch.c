@@ -439,8 +439,9 @@ static void test_damaged(void **st) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_llama), cmocka_unit_test(test_qwen2), cmocka_unit_test(test_rope_scale), cmocka_unit_test(test_keys),
-      cmocka_unit_test(test_leftovers), cmocka_unit_test(test_figures), cmocka_unit_test(test_refused), cmocka_unit_test(test_type),
-      cmocka_unit_test(test_model), cmocka_unit_test(test_fingerprint), cmocka_unit_test(test_not_a_model), cmocka_unit_test(test_damaged)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_llama), cmocka_unit_test(test_qwen2), cmocka_unit_test(test_rope_scale),
+      cmocka_unit_test(test_keys), cmocka_unit_test(test_leftovers), cmocka_unit_test(test_figures), cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_type), cmocka_unit_test(test_model), cmocka_unit_test(test_fingerprint), cmocka_unit_test(test_not_a_model),
+      cmocka_unit_test(test_damaged)};
   return cmocka_run_group_tests_name("test_arch", tests, NULL, NULL);
 }
