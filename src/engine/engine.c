@@ -23,6 +23,7 @@ typedef struct out_row {
   int pos;
   bool last;
   int32_t token; /* drawn */
+  bool damaged;  /* no logit to go by */
   out_lp lp;
 } out_row;
 
@@ -107,6 +108,7 @@ static void draw(engine *en, int tid, out_row *o, const float *logits, eng_lp *t
       .choice = q->choice,
       .position = s->n_tok};
   o->token = sample_token(en->ops, &en->work[tid], &in);
+  o->damaged = !isfinite(logits[o->token]); /* nothing finite to choose, or an infinity above all: the weights say nothing */
   if (q->top_logprobs >= 0) {
     int n = q->top_logprobs;
     o->lp = (out_lp){sample_logprobs(en->ops, &en->work[tid], logits, en->m->arch.vocab, o->token, top, n), top, n};
@@ -129,7 +131,15 @@ static void slice_run(void *arg, int tid, int nt) {
       *t = (eng_token){.token = s->tok[o->pos + 1], .top = top, .n_top = n};
       t->logprob = sample_logprobs(en->ops, &en->work[tid], l, vocab, t->token, top, n);
     }
-    if (o->last && s->max_tok > s->n_prompt) draw(en, tid, o, l, en->tops + (size_t)i * TOP_MAX);
+    o->damaged = false;
+    if (!o->last) continue;
+    if (s->max_tok > s->n_prompt) draw(en, tid, o, l, en->tops + (size_t)i * TOP_MAX);
+    else if (seq_wants_all_rows(s)) {
+      float max;
+      int at;
+      en->ops->max_at(l, vocab, &max, &at);
+      o->damaged = !isfinite(max);
+    }
   }
 }
 
@@ -155,12 +165,24 @@ static void accept_token(engine *en, out_row *o, int64_t now) {
   if (out_token(s, en->m, o->token, s->req.top_logprobs >= 0 ? &o->lp : NULL, &f)) finish(en, s, f, NULL);
 }
 
+static void finish_damaged(engine *en, seq *s) {
+  err e;
+  err_set(&e, ERR_INTERNAL,
+      "model '%s' gives no numbers for the token at position %d (its logits are NaN or infinite): the file is damaged; fetch it again or use another",
+      en->m->name, s->n_tok);
+  finish(en, s, ENG_ERROR, &e);
+}
+
 static void slice_events(engine *en) {
   int64_t now = clock_now();
   for (int i = 0; i < en->slice_n; i++) {
     out_row *o = &en->outs[en->slice0 + i];
     seq *s = o->s;
     if (!o->last) continue;
+    if (o->damaged) {
+      finish_damaged(en, s);
+      continue;
+    }
     if (seq_wants_all_rows(s)) out_prompt(s);
     if (s->max_tok > s->n_prompt) accept_token(en, o, now);
     else {

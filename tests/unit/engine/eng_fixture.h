@@ -57,6 +57,7 @@ typedef struct fix_reply {
   int n_prompt; /* copies, tops dropped */
   eng_finish finish;
   eng_stats st;
+  err error; /* of ENG_ERROR */
   int n_done;
 } fix_reply;
 
@@ -75,6 +76,7 @@ static inline void fix_event(void *ctx, const eng_event *ev) {
   } else {
     r->finish = ev->finish;
     r->st = *ev->stats;
+    if (ev->error) r->error = *ev->error;
     r->n_done++;
     sem_post(&r->sem);
   }

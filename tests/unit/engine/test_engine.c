@@ -493,6 +493,60 @@ static void test_cancel_prefill(void **st) {
   engine_close(en);
 }
 
+/* ---- a damaged model: a table whose products with the head leave what damaged weights would ---- */
+
+static float head_value;           /* written over logits */
+static int head_first, head_calls; /* from this one on, after so many calls */
+static atomic_int head_seen;
+
+static void gemm_damaged(const kern_mat *w, const kern_act *a, int n, int p0, int p1, float *y, int ldy) {
+  ops->gemm(w, a, n, p0, p1, y, ldy);
+  if (w->rows != m->arch.vocab || atomic_fetch_add(&head_seen, 1) < head_calls) return;
+  for (int i = 0; i < n; i++)
+    for (int r = head_first; r < w->rows; r++) y[(size_t)i * (size_t)ldy + (size_t)r] = head_value;
+}
+
+static fix_reply *run_damaged(float value, int first, int calls, eng_req q) {
+  kern_ops t = *ops;
+  t.gemm = gemm_damaged;
+  head_value = value, head_first = first, head_calls = calls;
+  atomic_store(&head_seen, 0);
+  engine *en = fix_engine(m, (eng_opts){.ops = &t, .threads = 1});
+  fix_reply *r = fix_run(en, q);
+  all_pages_back(en);
+  engine_close(en);
+  return r;
+}
+
+static void expect_damaged(fix_reply *r, int n_tok) {
+  assert_int_equal(r->finish, ENG_ERROR);
+  assert_int_equal(r->n_done, 1);
+  assert_int_equal(r->n_tok, n_tok);
+  assert_int_equal(r->error.code, ERR_INTERNAL);
+  assert_non_null(strstr(r->error.msg, m->name));
+  assert_non_null(strstr(r->error.msg, "damaged"));
+  fix_reply_free(r);
+}
+
+static void test_damaged_model(void **st) {
+  (void)st;
+  static const float bad[] = {NAN, INFINITY, -INFINITY};
+  eng_req greedy = fix_req(three, 3, 9, 1), echo = fix_req(three, 3, 0, 1);
+  greedy.s.temperature = 0;
+  echo.prompt_logprobs = 0;
+  for (int i = 0; i < 3; i++) {
+    expect_damaged(run_damaged(bad[i], 0, 0, fix_req(three, 3, 9, 1)), 0);
+    expect_damaged(run_damaged(bad[i], 0, 0, greedy), 0);
+    expect_damaged(run_damaged(bad[i], 0, 4, greedy), 4); /* what was good is given before */
+    expect_damaged(run_damaged(bad[i], 0, 0, echo), 0);
+  }
+  /* One NaN row of the head is a token that never comes; the others still mean something. */
+  fix_reply *r = run_damaged(NAN, m->arch.vocab - 1, 0, greedy);
+  assert_int_equal(r->finish, ENG_LENGTH);
+  assert_int_equal(r->n_tok, 9);
+  fix_reply_free(r);
+}
+
 static void test_cancel_decode(void **st) {
   (void)st;
   engine *en = gated((eng_opts){0});
@@ -785,9 +839,9 @@ int main(void) {
   const struct CMUnitTest t[] = {cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_stop_ids), cmocka_unit_test(test_end_tokens),
       cmocka_unit_test(test_min_tokens), cmocka_unit_test(test_max_tokens), cmocka_unit_test(test_refused), cmocka_unit_test(test_open_refused),
       cmocka_unit_test(test_logprobs), cmocka_unit_test(test_no_logprobs), cmocka_unit_test(test_score_only), cmocka_unit_test(test_cached_tokens),
-      cmocka_unit_test(test_stats), cmocka_unit_test(test_choices), cmocka_unit_test(test_cancel_prefill), cmocka_unit_test(test_cancel_decode),
-      cmocka_unit_test(test_cancel_queued), cmocka_unit_test(test_cancel_from_event), cmocka_unit_test(test_queue_full), cmocka_unit_test(test_close),
-      cmocka_unit_test(test_many), cmocka_unit_test(test_preempted_prompt_logprobs), cmocka_unit_test(test_long_rows),
-      cmocka_unit_test(test_long_company)};
+      cmocka_unit_test(test_stats), cmocka_unit_test(test_choices), cmocka_unit_test(test_cancel_prefill), cmocka_unit_test(test_damaged_model),
+      cmocka_unit_test(test_cancel_decode), cmocka_unit_test(test_cancel_queued), cmocka_unit_test(test_cancel_from_event),
+      cmocka_unit_test(test_queue_full), cmocka_unit_test(test_close), cmocka_unit_test(test_many), cmocka_unit_test(test_preempted_prompt_logprobs),
+      cmocka_unit_test(test_long_rows), cmocka_unit_test(test_long_company)};
   return cmocka_run_group_tests(t, setup, teardown);
 }
