@@ -1,7 +1,8 @@
 /* sample.h - logits to a token: a pure function of (logits, options, history, seed, choice, position).
  * Not a state machine: no generator is advanced; the same call gives the same token whoever else is in the batch.
  * Ownership: sampler_work is one thread's scratch. Threads: one per work.
- * Failure: none. Logits that are all -inf or NaN give token 0 (which the engine takes for what it is: a damaged model). Nothing here takes memory but sampler_work_init.
+ * Failure: none. Logits that are all -inf or NaN give token 0 (which the engine takes for what it is: a damaged model). Nothing here takes memory but
+ * sampler_work_init.
  *
  * Order: bias, penalties, temperature, top_k, typical, top_p, min_p, noise, argmax. Noise is Gumbel(0,1) per token (Gumbel-max: argmax of logit/T + g
  * is a draw from soft-max), g = -log(-log u), u from Philox4x32-10 with key (seed) and counter (token / 4, position, choice, position >> 32), word
