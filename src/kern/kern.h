@@ -109,7 +109,7 @@ typedef struct kern_attn {
 /* ---- one table per instruction set ------------------------------------------------------------------------------------------- */
 
 typedef struct kern_ops {
-  const char *name;     /* "ref", "avx2", "avx512" ... as --isa takes it */
+  const char *name;     /* "ref", "avx2", "avx512", "neon", as --isa takes it */
   const char *units;    /* what it multiplies with, for reports: "AVX-512 VNNI" */
   int arith;            /* version of the output contract's arithmetic; part of the fingerprint */
   bool (*usable)(void); /* CPU and kernel allow it */

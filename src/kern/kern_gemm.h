@@ -148,6 +148,10 @@ void gemm_avx2(const kern_mat *w, const kern_act *a, int n, int p0, int p1, floa
 void act_quant_avx512(kern_act *a, int row, const float *x);
 void gemm_avx512(const kern_mat *w, const kern_act *a, int n, int p0, int p1, float *y, int ldy);
 #endif
+#if defined(__aarch64__)
+void act_quant_neon(kern_act *a, int row, const float *x);
+void gemm_neon(const kern_mat *w, const kern_act *a, int n, int p0, int p1, float *y, int ldy);
+#endif
 
 /* Activation blocks whose largest magnitude is below this count as zero: 127 / absmax must stay finite. */
 #define ACT_TINY 0x1p-100f

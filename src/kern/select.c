@@ -51,11 +51,29 @@ static const kern_ops ops_avx512 = {.name = "avx512",
     VEC_OPS(avx512)};
 #endif
 
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+
+/* The kernel's word for what its programs may use. 1 << 20: HWCAP_ASIMDDP of <asm/hwcap.h>, which old headers lack. */
+static bool has_dotprod(void) { return getauxval(AT_HWCAP) & 1ul << 20; }
+
+static const kern_ops ops_neon = {.name = "neon",
+    .units = "NEON dot product",
+    .arith = ARITH,
+    .usable = has_dotprod,
+    .act_quant = act_quant_neon,
+    .gemm = gemm_neon,
+    VEC_OPS(neon)};
+#endif
+
 const kern_ops *const *kern_tables(void) {
   static const kern_ops *const tables[] = {
 #if defined(__x86_64__)
     &ops_avx512,
     &ops_avx2,
+#endif
+#if defined(__aarch64__)
+    &ops_neon,
 #endif
     &ops_ref,
     NULL
