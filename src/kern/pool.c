@@ -127,8 +127,11 @@ void pool_run(pool *p, pool_fn fn, void *arg) {
 static bool pool_start(pool *p) {
   pthread_attr_t at;
   if (pthread_attr_init(&at)) return false;
+  static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
   sigset_t all, before;
   sigfillset(&all);
+  /* What a thread does to itself cannot be left to another: blocked, it ends the process without a word. */
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&all, own[i]);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   bool ok = !pthread_attr_setstacksize(&at, STACK_BYTES);
   for (int i = 1; ok && i < p->n; i++) {
