@@ -137,7 +137,7 @@ def test_stop_cancels_on_the_server():
             return sum(float(v) for v in re.findall(rf"^{name}(?:{{[^}}]*}})? ([\d.e+]+)$", c.get("/metrics").body.decode(), re.M))
         b.open(s.url)
         b.until("document.getElementById('model').value === 'SmolLM2-135M-Instruct.Q4_1'")
-        ask(b, "Count from one to a thousand, in words.")
+        ask(b, "Write a long story about a river, a mill and the people who live there, in many chapters.")
         b.until(f"{LAST} && {LAST}.querySelector('.body').textContent.length > 20")
         check.equal(count("vllm:num_requests_running"), 1)
         b.escape()

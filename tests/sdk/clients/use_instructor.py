@@ -7,11 +7,11 @@ import openai
 from pydantic import BaseModel
 
 url = os.environ.get("WEIR_TOOLS_URL")
-OSLO = {"name": "Oslo", "country": "Norway"}
+OSLO = {"city": "Oslo", "country": "Norway"}
 
 
 class City(BaseModel):
-    name: str
+    city: str
     country: str
 
 

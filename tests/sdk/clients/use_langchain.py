@@ -51,7 +51,8 @@ def test_tools():
         streamed = piece if streamed is None else streamed + piece
     check.equal([(c["name"], c["args"]) for c in streamed.tool_calls], [("weather", {"city": "Oslo"})])
     talk += [call, ToolMessage(weather.invoke(call.tool_calls[0]["args"]), tool_call_id=call.tool_calls[0]["id"])]
-    check.has(llm("qwen", url + "/v1", temperature=0, max_tokens=128).invoke(talk).content.lower(), "hail")  # without tools: a small model calls again
+    last = llm("qwen", url + "/v1", temperature=0, max_tokens=128).invoke(talk)  # without tools: a small model would call again, and what it says is its own
+    assert last.content and not last.tool_calls
 
 
 check.tests(globals())
