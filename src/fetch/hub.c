@@ -84,7 +84,8 @@ bool hub_offline(void) {
 
 /* Small enough for any machine and close to the original comes first; then what is larger, then what is smaller. */
 static int rank(const char *file) {
-  static const char *const order[] = {"Q4_K_M", "Q4_K_S", "Q5_K_M", "Q4_1", "Q4_0", "Q5_K_S", "Q6_K", "Q5_0", "Q8_0", "BF16", "F16", "FP16", "F32"};
+  static const char *const order[] = {"Q4_K_M", "Q4_K_S", "Q5_K_M", "Q4_1", "Q4_0", "IQ4_NL", "Q5_K_S", "Q6_K", "Q5_0", "Q5_1", "Q8_0", "BF16", "F16",
+      "FP16", "F32", "IQ4_XS", "MXFP4", "Q3_K_L", "Q3_K_M", "Q3_K_S", "Q2_K"};
   char up[1024];
   size_t n = strlen(file);
   if (n >= sizeof up) return 1000;
