@@ -267,9 +267,9 @@ static void print_json(const figures *f, bool tensors) {
   const mfile *g = f->g;
   use types[64];
   int n = histogram(g, types);
-  json_t *o = json_pack("{s:o, s:o, s:s, s:i, s:I, s:i, s:I, s:I, s:I}", "name", json_text(str_c(f->name)), "path", json_text(str_c(f->path)), "format",
-      g->hf_layout ? "safetensors" : "gguf", "files", g->n_maps, "file_bytes", (json_int_t)g->size, "gguf_version", (int)g->version, "tensor_count",
-      (json_int_t)g->n_tensors, "parameters", (json_int_t)f->params, "weight_bytes", (json_int_t)f->weight_bytes);
+  json_t *o = json_pack("{s:o, s:o, s:s, s:i, s:I, s:i, s:I, s:I, s:I}", "name", json_text(str_c(f->name)), "path", json_text(str_c(f->path)),
+      "format", g->hf_layout ? "safetensors" : "gguf", "files", g->n_maps, "file_bytes", (json_int_t)g->size, "gguf_version", (int)g->version,
+      "tensor_count", (json_int_t)g->n_tensors, "parameters", (json_int_t)f->params, "weight_bytes", (json_int_t)f->weight_bytes);
   json_t *hist = json_object(), *meta = json_object(), *list = json_array();
   for (int i = 0; i < n; i++)
     json_object_set_new(hist, types[i].type->name, json_pack("{s:I, s:I}", "tensors", (json_int_t)types[i].n, "bytes", (json_int_t)types[i].bytes));

@@ -9,8 +9,7 @@
 const opt_cmd cmd_serve_opts = {"serve", "MODEL", "serve one model over the OpenAI API",
     SERVES " MODEL is a name of `weir models`, a GGUF file, a folder of safetensors, hf:owner/repo[/file][@rev] or a URL; what is not "
            "here yet is fetched first.",
-    serve_rows,
-    sizeof(serve_opts), 1, 1};
+    serve_rows, sizeof(serve_opts), 1, 1};
 const opt_cmd cmd_up_opts = {"up", "", "serve the default model, or what weir.yaml says", SERVES, up_rows, sizeof(serve_opts), 0, 0};
 
 static int serve(const opt_cmd *face, int argc, char **argv) {

@@ -108,7 +108,7 @@ typedef struct eng_req {
   bool keep_special;   /* control tokens appear in text */
   const int32_t *show; /* [n_show] control tokens that appear in text even so */
   int n_show;
-  const char *salt;    /* tenants never share a prefix by accident; NULL: the common one */
+  const char *salt; /* tenants never share a prefix by accident; NULL: the common one */
   void (*on_event)(void *ctx, const eng_event *ev);
   void *ctx;
 } eng_req;

@@ -15,8 +15,8 @@ typedef struct chat_tmpl chat_tmpl;
 bool chat_compile(str source, chat_tmpl **ret, err *e);
 void chat_free(chat_tmpl *t);
 
-/* A value among the messages that was read from JSON text, and the text. A plain tojson prints it as it was written: a past call is shown to the model
- * as the model itself wrote it. A string stands for text that was no JSON. */
+/* A value among the messages that was read from JSON text, and the text. A plain tojson prints it as it was written: a past call is shown to the
+ * model as the model itself wrote it. A string stands for text that was no JSON. */
 typedef struct chat_written {
   const json_t *value;
   str text;

@@ -176,7 +176,7 @@ struct jj_rt {
   int64_t steps; /* left */
   jj_dict *vars; /* what names resolve to that the template does not set itself */
   int64_t now;
-  jj_out *out; /* where printing goes: the prompt, or a capture */
+  jj_out *out;                        /* where printing goes: the prompt, or a capture */
   const struct chat_written *written; /* [n_written] chat.h's, those that are still to come */
   int n_written;
 };

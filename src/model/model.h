@@ -12,7 +12,7 @@
 enum { MODEL_NAME = 128 };
 
 typedef struct model {
-  char path[4096]; /* of a file or a folder */
+  char path[4096];       /* of a file or a folder */
   char name[MODEL_NAME]; /* stem of the file, name of the folder; general.name's slug when that is empty */
   mfile *file;
   arch arch;
@@ -22,17 +22,16 @@ typedef struct model {
   str chat_source;
   float temperature, top_p, min_p;
   int top_k;
-  float repetition; /* generation defaults from the file (general.sampling.*); NAN / -1: not stated */
-  uint8_t
-      fingerprint[32]; /* SHA-256 over metadata (all texts of a folder), tensor tables, sizes and sampled bytes of every tensor (not all bytes: that
-                        * would cost a read) */
+  float repetition;        /* generation defaults from the file (general.sampling.*); NAN / -1: not stated */
+  uint8_t fingerprint[32]; /* SHA-256 over metadata (all texts of a folder), tensor tables, sizes and sampled bytes of every tensor (not all bytes:
+                            * that would cost a read) */
 } model;
 
 bool model_open(const char *path, bool (*type_ok)(uint32_t wtype), model **ret, err *e);
 void model_close(model *m);
 /* A GGUF file (any part of one in parts) or a folder of safetensors (or a file of its weights), opened as what it is. */
 bool model_file(const char *path, mfile **ret, err *e);
-bool model_defaults(model *m, err *e);               /* m->file is there; fills the generation defaults from it */
-bool model_tok(const mfile *g, tok **ret, err *e); /* its tokenizer, wherever that is written */
+bool model_defaults(model *m, err *e);                   /* m->file is there; fills the generation defaults from it */
+bool model_tok(const mfile *g, tok **ret, err *e);       /* its tokenizer, wherever that is written */
 void model_stem(const char *path, char out[MODEL_NAME]); /* what a model at this path is called: its file or folder without what all are called */
 #endif

@@ -25,7 +25,7 @@ typedef struct tool_piece {
   enum { TOOL_PIECE_TEXT, TOOL_PIECE_CALL, TOOL_PIECE_ARGS } kind;
   int call;   /* CALL, ARGS: numbered from 0 */
   bool loose; /* CALL: not written in the family's own form, so no replay can give the same text */
-  str text; /* TEXT: plain text; CALL: the function's name; ARGS: the next bytes of its arguments */
+  str text;   /* TEXT: plain text; CALL: the function's name; ARGS: the next bytes of its arguments */
 } tool_piece;
 typedef void (*tool_piece_fn)(void *ctx, const tool_piece *p);
 
