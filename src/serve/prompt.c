@@ -53,7 +53,7 @@ static bool render(const model *m, chat_vars *v, const prompt_chat *c, chat_text
 bool prompt_render(const model *m, const prompt_chat *c, chat_text *ret, err *e) {
   char bos[256], eos[256];
   if (!m->chat) {
-    if (m->chat_err.code) return err_param(e, ERR_UNSUPPORTED, "messages", "this model's chat template cannot be used: %.400s", m->chat_err.msg);
+    if (m->chat_source.n) return err_param(e, ERR_UNSUPPORTED, "messages", "this model's chat template cannot be used: %.400s", m->chat_err.msg);
     return err_param(e, ERR_UNSUPPORTED, "messages", "this model has no chat template: use /v1/completions with the exact prompt");
   }
   if (c->calls && !check_tools(m, e)) return false;
