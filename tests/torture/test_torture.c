@@ -1,6 +1,6 @@
 /* Every allocation in turn fails while a model is opened, a request parsed, a template compiled and rendered, text encoded: each time a refusal that
  * says so or the right result, and nothing left behind. The controls plant the three faults that this is to find. */
-#include "torture.h"
+#include "../lib/torture.h"
 #include "api/dialect.h"
 #include "base/yaml.h"
 #include "engine/engine.h"

@@ -1,7 +1,7 @@
 /* A running server whose allocations fail in turn, whoever makes them: loop, worker, engine. One client asks over a socket and takes no memory
  * itself. Each time the answer is right, or a refusal with a status and a sentence, or the connection ends before its answer is whole; never a whole
  * answer that is wrong, never silence; and once memory is back, the next request is answered as ever. */
-#include "torture.h"
+#include "../lib/torture.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "engine/weights.h"

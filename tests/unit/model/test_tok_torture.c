@@ -1,6 +1,6 @@
 /* Every allocation in turn fails while a tokenizer of each kind is built and a text is encoded: a refusal that says so or the right result, nothing
  * left. */
-#include "../../torture/torture.h"
+#include "../../lib/torture.h"
 #include "test_tok_kinds.h"
 #include "base/json.h"
 
